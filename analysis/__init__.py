@@ -1,0 +1,1 @@
+"""From raw records to tables and figures."""

@@ -1,0 +1,1 @@
+"""The Hybrid Spark algorithm: importable without vLLM."""

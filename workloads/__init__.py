@@ -1,0 +1,1 @@
+"""Datasets, prompts, filters and edit-distance buckets."""
