@@ -1,0 +1,235 @@
+"""Compose `conf/` with Hydra into typed dataclasses; every mistake becomes one `ConfigError`.
+
+Hydra's compose API is used rather than `@hydra.main`: it writes no `outputs/` folder and leaves argv, logging and
+exit codes to us.
+"""
+
+import dataclasses
+import difflib
+import re
+import types
+import typing
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from harness.config.schema import ArmConfig, ModelConfig, SweepConfig, WorkloadConfig
+from harness.errors import ConfigError
+
+__all__ = ["CONF_DIR", "GROUPS", "Grid", "compose_grid", "known_options"]
+
+CONF_DIR = Path(__file__).resolve().parents[2] / "conf"
+GROUPS = ("engine", "cluster", "model", "workload", "arm", "exp")
+_AXES = {"models": "model", "workloads": "workload", "arms": "arm"}
+
+
+@dataclasses.dataclass(kw_only=True, slots=True)
+class Grid:
+    """A composed sweep: the root configuration and each named point of its three named axes.
+
+    Args:
+        sweep: The root; its `model`, `workload` and `arm` nodes are those of the first point.
+        models: Target models in sweep order.
+        workloads: Workloads in sweep order.
+        arms: Arms in sweep order.
+        overrides: Command-line overrides as typed.
+    """
+
+    sweep: SweepConfig
+    models: list[ModelConfig]
+    workloads: list[WorkloadConfig]
+    arms: list[ArmConfig]
+    overrides: list[str]
+
+
+def known_options(group: str) -> list[str]:
+    """Names of the YAML files in `conf/<group>`."""
+    return sorted(path.stem for path in (CONF_DIR / group).glob("*.yaml"))
+
+
+def compose_grid(overrides: list[str]) -> Grid:
+    """Compose the configuration that command-line overrides ask for.
+
+    Each axis name is a choice of its group (`arms: [vanilla, ngram]` composes `arm=vanilla` and `arm=ngram`), so an
+    override such as `arm.max_match=10` holds for every arm of the sweep.
+
+    Args:
+        overrides: Hydra overrides, for example `["+exp=demo", "batch_sizes=[1,4]"]`.
+
+    Raises:
+        ConfigError: A key, group option, type or value is wrong; all problems found are listed.
+    """
+    parsed = _parse(overrides)
+    _check_keys(parsed)
+    with _hydra():
+        sweep = _compose(overrides)
+        _check_axes(sweep, parsed)
+        points = {
+            group: [getattr(_compose([*overrides, f"{group}={name}"]), group) for name in names]
+            for group, names in (
+                ("model", sweep.models),
+                ("workload", sweep.workloads),
+                ("arm", sweep.arms),
+            )
+            if names is not None
+        }
+    return Grid(
+        sweep=sweep,
+        models=points.get("model", [sweep.model]),
+        workloads=points.get("workload", [sweep.workload]),
+        arms=points.get("arm", [sweep.arm]),
+        overrides=list(overrides),
+    )
+
+
+@contextmanager
+def _hydra() -> Iterator[None]:
+    ConfigStore.instance().store(name="schema", node=SweepConfig, provider="harness.config.schema")
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
+        yield
+
+
+def _compose(overrides: list[str]) -> SweepConfig:
+    try:
+        config = OmegaConf.to_object(compose("config", overrides=overrides))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(_explain(error)) from error
+    except AttributeError as error:  # slots reject a key that a YAML file added
+        raise ConfigError(f"conf: {error}. Known keys are in harness/config/schema.py.") from error
+    assert isinstance(config, SweepConfig)
+    return config
+
+
+def _parse(overrides: list[str]) -> list[Override]:
+    problems = []
+    parsed: list[Override] = []
+    for text in overrides:
+        if text.startswith("-") or "=" not in text and not text.startswith("~"):
+            problems.append(
+                f"{text!r} is not an override. Write key=value, for example batch_sizes=[1,4] or +exp=demo."
+            )
+            continue
+        try:
+            parsed += OverridesParser.create().parse_overrides([text])
+        except HydraException as error:
+            problems.append(
+                f"{text!r} cannot be read: {_first_line(error)} Quote it for your shell: '{text}'."
+            )
+    for override in parsed:
+        if override.is_sweep_override():
+            problems.append(
+                f"{override.input_line!r} is a Hydra multirun value. Axes are lists here: batch_sizes=[4,32]."
+            )
+    if problems:
+        raise ConfigError(problems)
+    return parsed
+
+
+def _check_keys(parsed: list[Override]) -> None:
+    """Reject unknown keys and group options before Hydra, which would compose `+arm.typo=1` silently."""
+    problems = []
+    for override in parsed:
+        key = override.key_or_group
+        if key in GROUPS:
+            value = override.value()
+            known = known_options(key)
+            if isinstance(value, str) and value not in known:
+                problems.append(f"{key}={value}: no such file in conf/{key}.{_did_you_mean(value, known)}")
+            if key == "exp" and not override.is_add():
+                problems.append(
+                    f"exp={value} must be written +exp={value}, as no experiment is chosen by default."
+                )
+            if key != "exp" and override.is_add():
+                problems.append(f"+{key}={value} must be written {key}={value}, as the group has a default.")
+        elif not key.startswith("hydra"):
+            problems += _unknown_key(key)
+    if problems:
+        raise ConfigError(problems)
+
+
+def _unknown_key(key: str) -> list[str]:
+    node: Any = SweepConfig
+    path: list[str] = []
+    for part in key.split("."):
+        if not dataclasses.is_dataclass(node):
+            return []  # inside a free dict or a list
+        hints = typing.get_type_hints(node)
+        if part not in hints:
+            where = ".".join(path)
+            choices = sorted({*hints, *(GROUPS if not path else ())})
+            inside = f" in {where}" if where else ""
+            return [f"{key}: unknown key {part!r}{inside}.{_did_you_mean(part, choices)}"]
+        node = _plain_type(hints[part])
+        path.append(part)
+    return []
+
+
+def _plain_type(hint: Any) -> Any:
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return next(arg for arg in typing.get_args(hint) if arg is not type(None))
+    return hint
+
+
+def _did_you_mean(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f" Did you mean {close[0]}?" if close else ""
+    return f"{hint} Known: {', '.join(known)}."
+
+
+def _check_axes(sweep: SweepConfig, parsed: list[Override]) -> None:
+    problems = []
+    for axis, group in _AXES.items():
+        names = getattr(sweep, axis)
+        known = known_options(group)
+        if names is None:
+            continue
+        problems += [
+            f"{axis}: unknown {group} {n!r}.{_did_you_mean(n, known)}" for n in names if n not in known
+        ]
+        chosen = [o for o in parsed if o.key_or_group == group]
+        problems += [
+            f"{group}={o.value()} has no effect: the experiment sets {axis}={names}. Write {axis}=[{o.value()}]."
+            for o in chosen
+        ]
+    for axis in (*_AXES, "batch_sizes", "temperatures"):
+        values = getattr(sweep, axis)
+        if values is not None and not values:
+            problems.append(f"{axis} must name at least one value, got [].")
+        if values and len(set(values)) != len(values):
+            problems.append(
+                f"{axis} must not repeat a value, got {values}. Use repeats for more runs of a cell."
+            )
+    if problems:
+        raise ConfigError(problems)
+
+
+def _explain(error: Exception) -> str:
+    """Hydra's message chain on one line, without its search-path listing."""
+    lines = []
+    current: BaseException | None = error
+    while current is not None:
+        text = _first_line(current)
+        if text and text not in lines:
+            lines.append(text)
+        current = current.__cause__
+    return " ".join(lines)
+
+
+def _first_line(error: BaseException) -> str:
+    text = re.split(r"\n(?:Config search path|\s+full_key|\s+object_type|See https)", str(error))[0]
+    full_key = re.search(r"full_key: (\S+)", str(error))
+    joined = " ".join(line.strip() for line in text.splitlines() if line.strip())
+    if full_key and full_key.group(1) not in joined:
+        joined = f"{full_key.group(1)}: {joined}"
+    return joined if not joined or joined.endswith((".", "?")) else joined + "."

@@ -1,0 +1,121 @@
+"""Rules on values, checked for the whole sweep at once: all problems are collected and raised together."""
+
+from collections.abc import Iterator
+
+from harness.config.compose import Grid
+from harness.config.schema import (
+    ArmConfig,
+    ClientConfig,
+    Drafter,
+    EngineConfig,
+    EngineKind,
+    ModelConfig,
+    SweepConfig,
+    Verification,
+    WorkloadConfig,
+)
+from harness.errors import ConfigError
+
+__all__ = ["validate"]
+
+
+def validate(grid: Grid) -> None:
+    """Check every value of a composed sweep.
+
+    Raises:
+        ConfigError: Lists each value that breaks its rule, with its dotted key and a remedy.
+    """
+    problems = [*_sweep(grid.sweep, [arm.name for arm in grid.arms]), *_engine(grid.sweep.engine)]
+    problems += _client(grid.sweep.client)
+    for model in grid.models:
+        problems += _model(model)
+    for workload in grid.workloads:
+        problems += _workload(workload)
+    for arm in grid.arms:
+        problems += _arm(arm)
+    if problems:
+        raise ConfigError(problems)
+
+
+def _sweep(sweep: SweepConfig, arms: list[str]) -> Iterator[str]:
+    for size in sweep.batch_sizes:
+        if size < 1:
+            yield f"batch_sizes must hold positive integers, got {size}. Write for example batch_sizes=[4,32]."
+    for temperature in sweep.temperatures:
+        if not 0.0 <= temperature <= 2.0:
+            yield f"temperatures must lie in [0, 2], got {temperature}. 0 is greedy decoding."
+    if sweep.repeats < 1:
+        yield f"repeats must be at least 1, got {sweep.repeats}. Confidence intervals need 3 or more."
+    if not sweep.name or not set(sweep.name) <= _NAME_CHARS or sweep.name.startswith("."):
+        yield f"name must use letters, digits, '-', '_' and '.', got {sweep.name!r}. It names a folder."
+    if not sweep.results_dir:
+        yield "results_dir must name a folder, got ''. The default is results."
+    del arms
+
+
+_NAME_CHARS = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
+
+
+def _engine(engine: EngineConfig) -> Iterator[str]:
+    for size, tp in [(None, engine.tensor_parallel_size), *engine.tensor_parallel_size_at.items()]:
+        key = "engine.tensor_parallel_size" + (f"_at[{size}]" if size is not None else "")
+        if tp < 1:
+            yield f"{key} must be at least 1, got {tp}."
+        elif engine.kind is EngineKind.vllm_cpu and size is None and tp != 1:
+            yield f"{key} must be 1 on engine vllm_cpu, got {tp}. Tensor parallelism needs engine=vllm."
+    if not 0.0 < engine.gpu_memory_utilization <= 1.0:
+        yield f"engine.gpu_memory_utilization must lie in (0, 1], got {engine.gpu_memory_utilization}."
+    if engine.kv_cache_gib <= 0:
+        yield f"engine.kv_cache_gib must be positive, got {engine.kv_cache_gib}."
+    if engine.num_cpus < 1:
+        yield f"engine.num_cpus must be at least 1, got {engine.num_cpus}."
+    if engine.startup_timeout_s <= 0:
+        yield f"engine.startup_timeout_s must be positive, got {engine.startup_timeout_s}."
+    if engine.kind is EngineKind.vllm_cpu and not engine.enforce_eager:
+        yield "engine.enforce_eager must be true on engine vllm_cpu, got False: there are no CUDA graphs on a CPU."
+
+
+def _client(client: ClientConfig) -> Iterator[str]:
+    if client.num_warmup_prompts is not None and client.num_warmup_prompts < 1:
+        yield (
+            f"client.num_warmup_prompts must be at least 1, got {client.num_warmup_prompts}. "
+            "Leave it null for one per concurrent request."
+        )
+    if not 0.0 <= client.max_failed_fraction < 1.0:
+        yield f"client.max_failed_fraction must lie in [0, 1), got {client.max_failed_fraction}."
+    for key in ("warmup_output_tokens", "stall_timeout_s", "segment_timeout_s"):
+        if getattr(client, key) <= 0:
+            yield f"client.{key} must be positive, got {getattr(client, key)}."
+
+
+def _model(model: ModelConfig) -> Iterator[str]:
+    if model.max_model_len < 1:
+        yield f"model.max_model_len must be at least 1, got {model.max_model_len} (model {model.name})."
+
+
+def _workload(workload: WorkloadConfig) -> Iterator[str]:
+    for size, num in [(None, workload.num_prompts), *workload.num_prompts_at.items()]:
+        key = "workload.num_prompts" + (f"_at[{size}]" if size is not None else "")
+        if num is not None and num < 1:
+            yield f"{key} must be at least 1, got {num} (workload {workload.name})."
+    if workload.max_output_tokens is not None and workload.max_output_tokens < 1:
+        yield (
+            f"workload.max_output_tokens must be at least 1, got {workload.max_output_tokens} "
+            f"(workload {workload.name})."
+        )
+    if workload.min_bucket_size < 1:
+        yield f"workload.min_bucket_size must be at least 1, got {workload.min_bucket_size} ({workload.name})."
+
+
+def _arm(arm: ArmConfig) -> Iterator[str]:
+    if not 1 <= arm.min_match <= arm.max_match:
+        yield f"arm.min_match must lie in [1, arm.max_match={arm.max_match}], got {arm.min_match} (arm {arm.name})."
+    if arm.num_speculative_tokens < 1:
+        yield f"arm.num_speculative_tokens must be at least 1, got {arm.num_speculative_tokens} (arm {arm.name})."
+    if arm.max_copy < arm.max_match:
+        yield f"arm.max_copy must be at least arm.max_match={arm.max_match}, got {arm.max_copy} (arm {arm.name})."
+    if (arm.drafter is Drafter.none) != (arm.verification is Verification.none):
+        yield (
+            f"arm.verification must be none exactly when arm.drafter is none, got drafter={arm.drafter.value}, "
+            f"verification={arm.verification.value} (arm {arm.name})."
+        )
