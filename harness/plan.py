@@ -235,9 +235,7 @@ def _fingerprint(segments: list[SegmentPlan]) -> str:
 
 
 def _cell_id(cell: Cell) -> str:
-    identity = {
-        key: _identity(getattr(cell, key)) for key in ("engine", "model", "workload", "arm", "client")
-    } | {
+    identity = {key: _identity(getattr(cell, key)) for key in ("engine", "model", "workload", "arm", "client")} | {
         "accelerator_type": cell.accelerator_type,
         "batch_size": cell.batch_size,
         "temperature": cell.temperature,
@@ -250,9 +248,7 @@ def _cell_id(cell: Cell) -> str:
 
 def _identity(config: Any) -> dict[str, Any]:
     return {
-        f.name: plain(getattr(config, f.name))
-        for f in dataclasses.fields(config)
-        if f.metadata.get("identity", True)
+        f.name: plain(getattr(config, f.name)) for f in dataclasses.fields(config) if f.metadata.get("identity", True)
     }
 
 

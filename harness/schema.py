@@ -208,9 +208,7 @@ def _derive(segments: list[Segment]) -> Derived:
         acceptance_length=num_output / steps if steps > 0 else None,
         num_output_tokens=int(num_output),
         duration_s=duration,
-        reason=None
-        if steps > 0
-        else "more tokens accepted than emitted: the counters span different requests",
+        reason=None if steps > 0 else "more tokens accepted than emitted: the counters span different requests",
     )
 
 

@@ -115,7 +115,7 @@ def _parse(overrides: list[str]) -> list[Override]:
     problems = []
     parsed: list[Override] = []
     for text in overrides:
-        if text.startswith("-") or "=" not in text and not text.startswith("~"):
+        if text.startswith("-") or ("=" not in text and not text.startswith("~")):
             problems.append(
                 f"{text!r} is not an override. Write key=value, for example batch_sizes=[1,4] or +exp=demo."
             )
@@ -123,9 +123,7 @@ def _parse(overrides: list[str]) -> list[Override]:
         try:
             parsed += OverridesParser.create().parse_overrides([text])
         except HydraException as error:
-            problems.append(
-                f"{text!r} cannot be read: {_first_line(error)} Quote it for your shell: '{text}'."
-            )
+            problems.append(f"{text!r} cannot be read: {_first_line(error)} Quote it for your shell: '{text}'.")
     for override in parsed:
         if override.is_sweep_override():
             problems.append(
@@ -147,9 +145,7 @@ def _check_keys(parsed: list[Override]) -> None:
             if isinstance(value, str) and value not in known:
                 problems.append(f"{key}={value}: no such file in conf/{key}.{_did_you_mean(value, known)}")
             if key == "exp" and not override.is_add():
-                problems.append(
-                    f"exp={value} must be written +exp={value}, as no experiment is chosen by default."
-                )
+                problems.append(f"exp={value} must be written +exp={value}, as no experiment is chosen by default.")
             if key != "exp" and override.is_add():
                 problems.append(f"+{key}={value} must be written {key}={value}, as the group has a default.")
         elif not key.startswith("hydra"):
@@ -194,9 +190,7 @@ def _check_axes(sweep: SweepConfig, parsed: list[Override]) -> None:
         known = known_options(group)
         if names is None:
             continue
-        problems += [
-            f"{axis}: unknown {group} {n!r}.{_did_you_mean(n, known)}" for n in names if n not in known
-        ]
+        problems += [f"{axis}: unknown {group} {n!r}.{_did_you_mean(n, known)}" for n in names if n not in known]
         chosen = [o for o in parsed if o.key_or_group == group]
         problems += [
             f"{group}={o.value()} has no effect: the experiment sets {axis}={names}. Write {axis}=[{o.value()}]."
@@ -207,9 +201,7 @@ def _check_axes(sweep: SweepConfig, parsed: list[Override]) -> None:
         if values is not None and not values:
             problems.append(f"{axis} must name at least one value, got [].")
         if values and len(set(values)) != len(values):
-            problems.append(
-                f"{axis} must not repeat a value, got {values}. Use repeats for more runs of a cell."
-            )
+            problems.append(f"{axis} must not repeat a value, got {values}. Use repeats for more runs of a cell.")
     if problems:
         raise ConfigError(problems)
 

@@ -26,42 +26,40 @@ def ngram_block_top2_kernel(
     """Store the best and second-best candidate among end positions block * BLOCK + 1 .. (block + 1) * BLOCK."""
     batch_row = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1)
-    if active_ptr is not None:
-        if tl.load(active_ptr + batch_row) == 0:
-            return
+    if active_ptr is not None and tl.load(active_ptr + batch_row) == 0:
+        return
     row = batch_row
     if row_index_ptr is not None:
         row = tl.load(row_index_ptr + batch_row).to(tl.int64)
-    length = tl.minimum(tl.load(lengths_ptr + row), max_len)
+    last = tl.minimum(tl.load(lengths_ptr + row), max_len) - 1
     # The merge kernel knows the length too and reads no block beyond it: nothing to store here.
-    if block * BLOCK + 1 >= length:
+    if block * BLOCK >= last:
         return
 
     row_ptr = token_ids_ptr + row * token_ids_stride
-    before = block * BLOCK + tl.arange(0, BLOCK)  # end - 1: the candidate's last matched position
-    tokens = tl.load(row_ptr + before, mask=before < length - 1, other=0)
-    alive = tl.where(before < length - 1, tokens == tl.load(row_ptr + length - 1), False)
+    before = block * BLOCK + tl.arange(0, BLOCK)  # end - 1, the last position of the candidate's run
+    earlier_ptrs = row_ptr + before
+    latest_ptr = row_ptr + last
+    alive = before < last
+    alive &= tl.load(earlier_ptrs, mask=alive, other=0) == tl.load(latest_ptr)
     run = alive.to(tl.int32)
-    longest = tl.max(run, axis=0)
     depth = 1
-    # A lane alive at `depth` has depth matched tokens behind it, so length - 1 - depth >= 0.
-    while (longest == depth) & (depth < MAX_MATCH):
-        alive = tl.where(before >= depth, alive, False)
-        tokens = tl.load(row_ptr + before - depth, mask=alive, other=0)
-        alive = tl.where(alive, tokens == tl.load(row_ptr + length - 1 - depth), False)
-        run += alive.to(tl.int32)
-        longest = tl.max(run, axis=0)
+    # A block is left at the first depth that none of its candidates reaches. One alive at `depth` has that many
+    # tokens behind it, and the context is longer still: latest_ptr stays within the row.
+    while (tl.max(run, axis=0) == depth) & (depth < MAX_MATCH):
+        earlier_ptrs += -1
+        latest_ptr += -1
+        alive &= before >= depth
+        alive &= tl.load(earlier_ptrs, mask=alive, other=0) == tl.load(latest_ptr)
         depth += 1
+        run = tl.where(alive, depth, run)
 
+    score = tl.where(run >= MIN_MATCH, (run.to(tl.int64) << 32) | (before + 1), 0)
+    first = tl.max(score, axis=0)
+    second = tl.max(tl.where(score == first, 0, score), axis=0)
     scores_ptr += batch_row * scores_stride + 2 * block
-    if longest < MIN_MATCH:
-        tl.store(scores_ptr, tl.zeros((), tl.int64))
-        tl.store(scores_ptr + 1, tl.zeros((), tl.int64))
-    else:
-        score = tl.where(run >= MIN_MATCH, (run.to(tl.int64) << 32) | (before + 1), 0)
-        first = tl.max(score, axis=0)
-        tl.store(scores_ptr, first)
-        tl.store(scores_ptr + 1, tl.max(tl.where(score == first, 0, score), axis=0))
+    tl.store(scores_ptr, first)
+    tl.store(scores_ptr + 1, second)
 
 
 @triton.jit(do_not_specialize=["max_len"])
