@@ -13,8 +13,9 @@ __all__ = ["NgramScanOutput", "ngram_scan"]
 
 # 1,024 positions of 4 bytes are 8 loads a thread at 4 warps; 128 requests x 8k context fill 1,024 programs.
 _GPU_BLOCK_SIZE = 1024
-# The interpreter pays per operation, hardly per element: few large blocks.
+# The interpreter pays per operation, hardly per element: few large tiles.
 _INTERPRETER_BLOCK_SIZE = 2048
+_INTERPRETER_TILE = 65_536
 
 
 @dataclass(kw_only=True, slots=True)
@@ -138,9 +139,7 @@ def ngram_scan(
     if active is not None:
         _check_vector("active", active, torch.int32, num_rows, token_ids.device)
     if token_ids.device.type == "cpu" and not _interpreted():
-        raise ValueError(
-            "token_ids must lie on a GPU, got a CPU tensor. Set TRITON_INTERPRET=1 to scan on a CPU."
-        )
+        raise ValueError("token_ids must lie on a GPU, got a CPU tensor. Set TRITON_INTERPRET=1 to scan on a CPU.")
     if out is None:
         out = NgramScanOutput.allocate(num_rows, max_len, token_ids.device, max_draft=max_draft)
     else:
@@ -149,8 +148,10 @@ def ngram_scan(
     if num_rows == 0:
         return out
 
+    rows_per_program = _rows_per_program(num_rows, out.block_size)
+    num_row_tiles = triton.cdiv(num_rows, rows_per_program)
     num_blocks = max(1, triton.cdiv(max_len - 1, out.block_size))  # end positions 1 .. max_len - 1
-    ngram_block_top2_kernel[(num_rows, num_blocks)](
+    ngram_block_top2_kernel[(num_row_tiles, num_blocks)](
         token_ids,
         lengths,
         row_index,
@@ -158,13 +159,15 @@ def ngram_scan(
         out.block_scores,
         token_ids.stride(0),
         out.block_scores.stride(0),
+        num_rows,
         max_len,
         MIN_MATCH=min_match,
         MAX_MATCH=max_match,
+        ROWS=rows_per_program,
         BLOCK=out.block_size,
         num_warps=4,
     )
-    ngram_merge_kernel[(num_rows,)](
+    ngram_merge_kernel[(num_row_tiles,)](
         token_ids,
         lengths,
         row_index,
@@ -177,12 +180,14 @@ def ngram_scan(
         out.copy_length,
         token_ids.stride(0),
         out.block_scores.stride(0),
+        num_rows,
         max_len,
         MAX_DRAFT=max_draft,
         MAX_DRAFT_PO2=triton.next_power_of_2(max_draft),
         MAX_COPY=max_copy,
         MAX_COPY_PO2=triton.next_power_of_2(max_copy),
         NUM_SCORES_PO2=triton.next_power_of_2(out.block_scores.shape[1]),
+        ROWS=rows_per_program,
         BLOCK=out.block_size,
         num_warps=4,
     )
@@ -194,6 +199,13 @@ def _interpreted() -> bool:
     return not isinstance(ngram_merge_kernel, triton.JITFunction)
 
 
+def _rows_per_program(num_rows: int, block_size: int) -> int:
+    """Batch rows a program takes: one on a GPU, a tile of up to _INTERPRETER_TILE positions interpreted."""
+    if not _interpreted():
+        return 1
+    return min(triton.next_power_of_2(num_rows), max(1, _INTERPRETER_TILE // block_size))
+
+
 def _check_limits(min_match: int, max_match: int, max_draft: int, max_copy: int) -> None:
     if not (1 <= min_match <= max_match <= max_copy and max_draft >= 1):
         raise ValueError(
@@ -202,24 +214,15 @@ def _check_limits(min_match: int, max_match: int, max_draft: int, max_copy: int)
         )
 
 
-def _check_vector(
-    name: str, tensor: torch.Tensor, dtype: torch.dtype, size: int, device: torch.device
-) -> None:
-    if (
-        tensor.shape != (size,)
-        or tensor.dtype != dtype
-        or tensor.device != device
-        or not tensor.is_contiguous()
-    ):
+def _check_vector(name: str, tensor: torch.Tensor, dtype: torch.dtype, size: int, device: torch.device) -> None:
+    if tensor.shape != (size,) or tensor.dtype != dtype or tensor.device != device or not tensor.is_contiguous():
         raise ValueError(
             f"{name} must be contiguous {dtype}[{size}] on {device}, "
             f"got {tensor.dtype}{list(tensor.shape)} on {tensor.device}."
         )
 
 
-def _check_out(
-    out: NgramScanOutput, num_rows: int, max_len: int, max_draft: int, device: torch.device
-) -> None:
+def _check_out(out: NgramScanOutput, num_rows: int, max_len: int, max_draft: int, device: torch.device) -> None:
     fits = (
         out.tokens.shape[0] >= num_rows
         and out.tokens.shape[1] == max_draft
