@@ -1,0 +1,51 @@
+# Every target makes its own environment first; with a matching one that takes a fraction of a second.
+#   make demo   a real sweep on this machine and its report      make test   everything CI runs
+#   make check  format, lint, types and the fast tests           make env    the environment alone
+#   make model  the small model alone                            make lock   regenerate requirements/*.lock
+#   make clean  remove the environment and caches (results and downloaded models stay)
+
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV ?= .venv
+PY = "$(VENV)/bin/python"
+MODEL := smollm2-135m-instruct
+DEMO_RESULTS ?= results/demo
+
+.PHONY: demo test check lint env model lock clean
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help:
+	@sed -n "2,5s/^# *//p" Makefile
+
+env:
+	@command -v "$(PYTHON)" >/dev/null || { echo "env: error: $(PYTHON) not found. Install Python 3.11 or newer, or name it: make env PYTHON=/path/to/python3" >&2; exit 2; }
+	@"$(PYTHON)" scripts/bootstrap.py --venv "$(VENV)"
+
+model: env
+	@$(PY) -m harness.assets fetch $(MODEL)
+
+# Failed cells (exit status 1) are part of the report; only a refused configuration (2) ends here.
+demo: model
+	@status=0; $(PY) -m harness sweep +exp=demo || status=$$?; \
+	if [ $$status -gt 1 ]; then exit $$status; fi; \
+	$(PY) -m harness report "$(DEMO_RESULTS)" && exit $$status
+
+lint: env
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+
+check: lint
+	$(PY) -m pytest -m "not engine and not ray and not slow"
+
+test: model lint
+	$(PY) -m pytest
+
+lock: env
+	$(PY) scripts/lock.py
+
+clean:
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	@if [ -e "$(VENV)/hybrid-spark-env.json" ]; then rm -rf "$(VENV)"; fi
+	find . -name __pycache__ -type d -not -path "./.git/*" -prune -exec rm -rf {} +
