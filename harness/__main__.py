@@ -1,0 +1,68 @@
+"""`python -m harness <command>`: exit code 0 ok, 1 some cells failed, 2 bad configuration or input."""
+
+import argparse
+import importlib
+import os
+import sys
+
+from harness.errors import HarnessError
+
+__all__ = ["main"]
+
+_COMMANDS = {
+    "plan": "print the cells of a sweep, what they need and how long they take; runs nothing",
+    "sweep": "run a sweep on Ray; a second run does only what is missing",
+    "status": "show what of a sweep is done, failed and left",
+    "report": "turn a sweep's records into tables, figures and one HTML page",
+    "doctor": "check this machine and say what would fail, and why",
+}
+
+_EPILOG = """\
+examples:
+  python -m harness plan +exp=demo
+  python -m harness sweep +exp=nextcoder batch_sizes=[4] workload.path=nextcoder.jsonl
+  python -m harness report results/demo
+
+Settings are Hydra overrides (key=value); every key is described in harness/config/schema.py, and the choices are
+the files under conf/. `python -m harness <command> --help` says more.
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: Arguments without the program's name; null takes the process's.
+
+    Returns:
+        The exit code.
+    """
+    argv = sys.argv[1:] if argv is None else argv
+    parser = argparse.ArgumentParser(
+        prog="python -m harness",
+        description="Benchmark harness of Hybrid Spark.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="command")
+    for name, summary in _COMMANDS.items():
+        subparsers.add_parser(name, help=summary, add_help=False)
+    args, rest = parser.parse_known_args(argv[:1]), argv[1:]
+    # Imported only now: help and mistyped commands answer at once, and need none of the heavy dependencies.
+    command = importlib.import_module(f"harness.commands.{args[0].command}")
+    try:
+        return int(command.run(rest))
+    except HarnessError as error:
+        for line in str(error).splitlines():
+            print(f"error: {line}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; finished repeats are kept, the same command goes on with the rest", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output left, as in `plan | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""What several subcommands share: from overrides to a checked plan."""
+
+import argparse
+from pathlib import Path
+
+from harness.config.compose import compose_grid
+from harness.config.schema import WorkloadConfig
+from harness.config.validate import validate
+from harness.errors import ConfigError
+from harness.plan import Plan, make_plan
+from workloads import LoadedWorkload, WorkloadError
+from workloads import load as load_workload
+
+__all__ = ["build_plan", "override_parser", "sweep_folder"]
+
+
+def override_parser(command: str, description: str) -> argparse.ArgumentParser:
+    """An argument parser that takes Hydra overrides."""
+    parser = argparse.ArgumentParser(prog=f"python -m harness {command}", description=description)
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="Hydra overrides, for example +exp=demo")
+    return parser
+
+
+def build_plan(overrides: list[str]) -> Plan:
+    """Compose, validate and lay out a sweep.
+
+    Raises:
+        ConfigError: Something in the configuration or a workload's data is wrong or missing.
+    """
+    grid = compose_grid(overrides)
+    validate(grid)
+    try:
+        plan = make_plan(grid, _load)
+    except WorkloadError as error:
+        raise ConfigError(str(error)) from error
+    empty = [cell.label for cell in plan.cells if not cell.num_prompts]
+    if empty:
+        raise ConfigError(
+            f"No requests are left in {', '.join(dict.fromkeys(empty))}. "
+            "Check workload.parts, workload.buckets and workload.min_bucket_size."
+        )
+    return plan
+
+
+def sweep_folder(plan: Plan) -> Path:
+    """Folder of a sweep's records."""
+    return Path(plan.grid.sweep.results_dir) / plan.grid.sweep.name
+
+
+def _load(workload: WorkloadConfig, seed: int) -> LoadedWorkload:
+    return load_workload(
+        workload.loader, path=workload.path, revision=workload.revision, seed=seed, options=workload.options
+    )

@@ -1,0 +1,90 @@
+"""`python -m harness plan`: what a sweep would run, and what stands in its way."""
+
+import json
+import sys
+
+from harness.commands.common import build_plan, override_parser, sweep_folder
+from harness.engines import get_engine
+from harness.estimate import Estimator, format_duration
+from harness.plan import Cell, Plan, fidelity_of
+from harness.store import Store
+
+__all__ = ["run"]
+
+
+def run(argv: list[str]) -> int:
+    """Print the plan.
+
+    Returns:
+        0, or 2 if the sweep could not start on this machine.
+    """
+    parser = override_parser("plan", "Print the cells of a sweep; runs nothing.")
+    parser.add_argument("--json", action="store_true", help="one JSON object a cell instead of the table")
+    args = parser.parse_intermixed_args(argv)
+    plan = build_plan(args.overrides)
+    if args.json:
+        for cell in plan.cells:
+            print(json.dumps(_as_dict(cell), ensure_ascii=False))
+    else:
+        _print(plan)
+    problems = get_engine(plan.grid.sweep.engine).check_plan(plan)
+    for problem in problems:
+        print(f"error: {problem}", file=sys.stderr)
+    return 2 if problems else 0
+
+
+def _print(plan: Plan) -> None:
+    sweep = plan.grid.sweep
+    runs = plan.runs()
+    finished = Store(root=sweep_folder(plan)).finished()
+    left = [r for r in runs if (r.cell.cell_id, r.repeat) not in finished]
+    engine = sweep.engine
+    print(f"sweep {sweep.name}: {len(plan.cells)} cells x {sweep.repeats} repeats = {len(runs)} runs", end="")
+    print(f" ({len(runs) - len(left)} done, {len(left)} left)" if finished else "")
+    print(f"engine {engine.kind.value}, fidelity {fidelity_of(engine).value}; results in {sweep_folder(plan)}\n")
+    header = ("cell", "model", "workload", "BS", "T", "arm", "GPUs", "parts", "prompts", "a run")
+    estimator = Estimator()
+    rows = [
+        (
+            cell.cell_id,
+            cell.model.name,
+            cell.workload.name,
+            str(cell.batch_size),
+            f"{cell.temperature:g}",
+            cell.arm.name,
+            str(cell.num_gpus),
+            str(len(cell.segments)),
+            str(cell.num_prompts),
+            format_duration(estimator.run_s(cell)),
+        )
+        for cell in plan.cells
+    ]
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    for row in [header, *rows]:
+        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    print()
+    for name, cell in {cell.workload.name: cell for cell in plan.cells}.items():
+        sizes = ", ".join(f"{s.name}: {len(s.requests)}" for s in cell.segments)
+        print(f"{name}: {sizes}")
+        print(f"  from {cell.workload_source}")
+        if cell.workload_dropped:
+            print("  dropped: " + ", ".join(f"{reason}: {n}" for reason, n in cell.workload_dropped.items()))
+        if cell.left_out:
+            print(f"  left out, fewer than {cell.workload.min_bucket_size} requests: {', '.join(cell.left_out)}")
+    total = sum(estimator.run_s(r.cell) for r in left)
+    print(f"\nabout {format_duration(total)} one run after another (rough, from output limits and usual speeds)")
+
+
+def _as_dict(cell: Cell) -> dict[str, object]:
+    return {
+        "cell_id": cell.cell_id,
+        **cell.config(),
+        "num_gpus": cell.num_gpus,
+        "num_prompts": cell.num_prompts,
+        "segments": [
+            {"name": s.name, "part": s.part, "bucket": s.bucket, "num_prompts": len(s.requests)} for s in cell.segments
+        ],
+        "workload_source": cell.workload_source,
+        "workload_dropped": cell.workload_dropped,
+        "left_out": cell.left_out,
+    }

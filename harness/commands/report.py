@@ -1,0 +1,37 @@
+"""`python -m harness report`: tables, figures and one HTML page from a sweep's records."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from harness.errors import ConfigError
+
+__all__ = ["run"]
+
+
+def run(argv: list[str]) -> int:
+    """Write the report of one sweep and print its headline table.
+
+    Returns:
+        0; 1 if a cell failed or a record could not be read.
+    """
+    parser = argparse.ArgumentParser(prog="python -m harness report", description="Write the report of a sweep.")
+    parser.add_argument("sweep", help="folder of the sweep, for example results/demo")
+    parser.add_argument("--out", type=Path, default=None, help="folder for the report; default <sweep>/report")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the bootstrap")
+    args = parser.parse_args(argv)
+    folder = Path(args.sweep)
+    if not folder.is_dir():
+        known = sorted(str(p.parent) for p in Path("results").glob("*/sweep.json"))
+        hint = (
+            f" Sweeps here: {', '.join(known)}." if known else " Run a sweep first: python -m harness sweep +exp=demo."
+        )
+        raise ConfigError(f"{args.sweep}: no such folder.{hint}")
+    # Layers: the harness does not depend on the analysis; only this command hands over to it.
+    from analysis.report import print_headline, write_report
+
+    result = write_report(folder, args.out, seed=args.seed)
+    print_headline(result)
+    for problem in result.problems:
+        print(f"warning: {problem}", file=sys.stderr)
+    return result.exit_code

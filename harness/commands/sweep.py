@@ -1,0 +1,80 @@
+"""`python -m harness sweep`: run what is missing of a plan."""
+
+import fcntl
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness.commands.common import build_plan, override_parser, sweep_folder
+from harness.engines import get_engine
+from harness.errors import ConfigError
+from harness.estimate import format_duration, rough_run_s
+from harness.manifest import write_manifest
+from harness.store import Store
+
+__all__ = ["run"]
+
+
+def run(argv: list[str]) -> int:
+    """Run a sweep.
+
+    Returns:
+        0, or 1 if a cell failed.
+
+    Raises:
+        ConfigError: The sweep cannot start; nothing was run.
+    """
+    parser = override_parser("sweep", "Run a sweep on Ray; what is already done is not repeated.")
+    args = parser.parse_intermixed_args(argv)
+    plan = build_plan(args.overrides)
+    problems = get_engine(plan.grid.sweep.engine).check_plan(plan)
+    if problems:
+        raise ConfigError(problems)
+    folder = sweep_folder(plan)
+    folder.mkdir(parents=True, exist_ok=True)
+    with _only_sweep(folder):
+        # Ray is imported only here: plan and its errors answer without it
+        from harness.engines.model import resolve_model
+        from harness.sweep.runner import run_plan, select_runs
+
+        store = Store(root=folder)
+        runs = select_runs(plan, store, retry_failed=plan.grid.sweep.retry_failed, on_stale=_note)
+        if runs and plan.grid.sweep.cluster.address is None:
+            for model in {run.cell.model.name: run.cell.model for run in runs}.values():
+                resolve_model(model, fetch=True)  # a download belongs to no cell's time
+        write_manifest(folder, plan)
+        total = len(plan.runs())
+        if not runs:
+            _note(f"all {total} runs are done; python -m harness report {folder}")
+            return 0
+        rough = sum(rough_run_s(r.cell) for r in runs)
+        _note(f"{len(runs)} of {total} runs to do in {folder}, at most about {format_duration(rough)}")
+        outcome = run_plan(plan, runs, folder)
+    for failure in outcome.failures:
+        _note(f"failed: {failure}")
+    _note(f"{outcome.num_done} done, {outcome.num_failed} failed; python -m harness report {folder}")
+    return 1 if outcome.num_failed else 0
+
+
+@contextmanager
+def _only_sweep(folder: Path) -> Iterator[None]:
+    """Keep a second sweep off the folder while this one runs; the lock dies with its process."""
+    with (folder / ".lock").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise ConfigError(
+                f"{folder} is in use by another sweep (pid {file.read().strip() or '?'}). "
+                "Wait for it, or choose another name=..."
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def _note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

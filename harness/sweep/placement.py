@@ -1,0 +1,111 @@
+"""Ray placement: which node runs a cell, and what a cluster must have for it."""
+
+import dataclasses
+from typing import Any
+
+import ray
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+
+from harness.config.schema import ClusterConfig, EngineConfig
+from harness.errors import ConfigError
+from harness.plan import Cell
+
+__all__ = ["Bundle", "bundle_of", "check_cluster", "connect", "place", "release"]
+
+_GIB = 1 << 30
+
+
+@dataclasses.dataclass(kw_only=True, slots=True, frozen=True)
+class Bundle:
+    """What one cell reserves, all on one node."""
+
+    num_cpus: int
+    num_gpus: int
+    memory_bytes: int
+    accelerator_type: str | None
+
+    def resources(self) -> dict[str, float]:
+        """The bundle in Ray's terms."""
+        resources: dict[str, float] = {"CPU": self.num_cpus}
+        if self.num_gpus:
+            resources["GPU"] = self.num_gpus
+        if self.memory_bytes:
+            resources["memory"] = self.memory_bytes
+        if self.accelerator_type:
+            # Ray marks a node of that type with 1 of this resource and asks for a sliver of it
+            resources[f"accelerator_type:{self.accelerator_type}"] = 0.001
+        return resources
+
+
+def bundle_of(cell: Cell) -> Bundle:
+    """What a cell reserves."""
+    engine: EngineConfig = cell.engine
+    return Bundle(
+        num_cpus=engine.num_cpus,
+        num_gpus=cell.num_gpus,
+        memory_bytes=int((engine.memory_gib or 0) * _GIB),
+        accelerator_type=cell.accelerator_type if cell.num_gpus else None,
+    )
+
+
+def connect(cluster: ClusterConfig) -> None:
+    """Join the configured cluster, or start a local one that ends with this process.
+
+    Raises:
+        ConfigError: The cluster cannot be reached.
+    """
+    common: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
+    if cluster.address is None:
+        # an address of "local" keeps RAY_ADDRESS from turning a local sweep into a remote one
+        ray.init(
+            address="local",
+            num_cpus=cluster.num_cpus,
+            num_gpus=cluster.num_gpus,
+            include_dashboard=False,
+            **common,
+        )
+        return
+    try:
+        ray.init(address=cluster.address, **common)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise ConfigError(
+            f"cluster.address: no Ray cluster answers at {cluster.address!r} ({error}). "
+            "Start one (`ray start --head`), or use cluster=local."
+        ) from error
+
+
+def check_cluster(cells: list[Cell]) -> None:
+    """Check that every cell fits on some node.
+
+    Raises:
+        ConfigError: Names what a cell needs and what the largest node has.
+    """
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    problems = []
+    for bundle in dict.fromkeys(bundle_of(cell) for cell in cells):
+        need = bundle.resources()
+        if not any(all(node.get(key, 0) >= amount for key, amount in need.items()) for node in nodes):
+            largest = {key: max((node.get(key, 0) for node in nodes), default=0) for key in need}
+            problems.append(
+                f"No node of the cluster has {_show(need)}; the most any node has is {_show(largest)}. "
+                "Lower engine.num_cpus or engine.tensor_parallel_size, or change cluster.accelerator_type."
+            )
+    if problems:
+        raise ConfigError(problems)
+
+
+def place(cell: Cell) -> PlacementGroup:
+    """Reserve a cell's resources on one node; wait for it with `ready`."""
+    return placement_group([bundle_of(cell).resources()], strategy="STRICT_PACK")
+
+
+def release(group: PlacementGroup) -> None:
+    """Give a reservation back."""
+    remove_placement_group(group)
+
+
+def _show(resources: dict[str, float]) -> str:
+    return ", ".join(
+        f"{amount / _GIB:.0f} GiB memory" if key == "memory" else f"{amount:g} {key}"
+        for key, amount in resources.items()
+    )
