@@ -1,0 +1,98 @@
+import pytest
+
+from harness.config.compose import compose_grid, known_options
+from harness.config.validate import validate
+from harness.errors import ConfigError
+
+
+def _error(*overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        validate(compose_grid(list(overrides)))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", known_options("exp"))
+def test_every_experiment_composes_and_is_valid(name: str) -> None:
+    grid = compose_grid([f"+exp={name}"])
+    validate(grid)
+    assert grid.sweep.name == name
+    assert [arm.name for arm in grid.arms] == grid.sweep.arms
+
+
+@pytest.mark.parametrize("group", ["engine", "cluster", "model", "workload", "arm"])
+def test_every_group_option_composes(group: str) -> None:
+    for name in known_options(group):
+        validate(compose_grid([f"{group}={name}"]))
+
+
+@pytest.mark.parametrize("group", ["model", "workload", "arm"])
+def test_name_of_a_group_option_is_its_file_name(group: str) -> None:
+    for name in known_options(group):
+        grid = compose_grid([f"{group}={name}"])
+        assert getattr(grid.sweep, group).name == name
+
+
+def test_axis_composes_each_choice_with_the_overrides() -> None:
+    grid = compose_grid(["+exp=demo", "arm.max_match=10", "arms=[ngram,vanilla]"])
+    assert [(arm.name, arm.max_match) for arm in grid.arms] == [("ngram", 10), ("vanilla", 10)]
+
+
+def test_without_an_axis_the_group_choice_is_the_only_point() -> None:
+    grid = compose_grid(["arm=ngram"])
+    assert [arm.name for arm in grid.arms] == ["ngram"]
+
+
+def test_unknown_experiment_lists_the_known_ones() -> None:
+    message = _error("+exp=nosuchexp")
+    assert "nosuchexp" in message
+    assert "demo" in message
+
+
+@pytest.mark.parametrize("override", ["+arm.typo=1", "arm.typo=1", "++arm.typo=1"])
+def test_added_or_mistyped_key_lists_the_known_ones(override: str) -> None:
+    message = _error("+exp=demo", override)
+    assert "arm.typo" in message
+    assert "max_match" in message
+
+
+def test_mistyped_top_level_key_suggests_the_right_one() -> None:
+    assert "Did you mean batch_sizes?" in _error("batchsizes=[4]")
+
+
+@pytest.mark.parametrize(
+    ("override", "parts"),
+    [
+        ("batch_sizes=[0]", ["batch_sizes", "got 0"]),
+        ("batch_sizes=[]", ["batch_sizes", "at least one"]),
+        ("batch_sizes=[4,4]", ["batch_sizes", "repeat"]),
+        ("batch_sizes=[x]", ["batch_sizes", "'x'"]),
+        ("batch_sizes=4,8", ["multirun", "lists"]),
+        ("temperatures=[-1]", ["temperatures", "-1"]),
+        ("repeats=0", ["repeats", "got 0"]),
+        ("arms=[nosuch]", ["arms", "nosuch", "vanilla"]),
+        ("arm=ngram", ["no effect", "arms=[ngram]"]),
+        ("engine.kind=tpu", ["engine.kind", "tpu", "vllm_cpu"]),
+        ("engine.kv_cache_gib=0", ["engine.kv_cache_gib", "positive"]),
+        ("arm.min_match=20", ["arm.min_match", "got 20"]),
+        ("client.max_failed_fraction=1", ["client.max_failed_fraction", "got 1"]),
+        ("workload.num_prompts=0", ["workload.num_prompts", "got 0"]),
+        ("model=nosuch", ["model=nosuch", "smollm2-135m"]),
+        ("name='a b'", ["name", "'a b'"]),
+        ("name=../x", ["name", "../x"]),
+        ("nonsense", ["nonsense", "key=value"]),
+        ("--flag", ["--flag"]),
+    ],
+)
+def test_bad_value_names_key_value_and_rule(override: str, parts: list[str]) -> None:
+    message = _error("+exp=demo", override)
+    for part in parts:
+        assert part in message
+
+
+def test_all_problems_are_reported_at_once() -> None:
+    message = _error("+exp=demo", "batch_sizes=[0]", "repeats=0", "temperatures=[9]")
+    assert all(key in message for key in ("batch_sizes", "repeats", "temperatures"))
+
+
+def test_engine_choice_overrides_the_experiment() -> None:
+    assert compose_grid(["+exp=nextcoder", "engine=vllm_cpu"]).sweep.engine.enforce_eager
