@@ -44,21 +44,21 @@ def ngram_block_top2_kernel(
         return
 
     row_ptrs = token_ids_ptr + row * token_ids_stride
-    before = (block * BLOCK + tl.arange(0, BLOCK))[None, :]  # end - 1, the last position of a candidate's run
-    earlier_ptrs = row_ptrs[:, None] + before
     latest_ptrs = row_ptrs + last
+    before = (block * BLOCK + tl.arange(0, BLOCK))[None, :]  # end - 1, the last position of a candidate's run
     alive = before < last[:, None]
-    latest = tl.load(latest_ptrs, mask=last >= 0, other=0)
-    alive &= tl.load(earlier_ptrs, mask=alive, other=0) == latest[:, None]
+    latest = tl.load(latest_ptrs, mask=last >= 0, other=0)[:, None]
+    alive &= tl.load(row_ptrs[:, None] + before, mask=alive, other=0) == latest
     run = alive.to(tl.int32)
     depth = 1
     # Only candidates that matched so far load another token; the block is left once none of them did.
     while (tl.max(run) == depth) & (depth < MAX_MATCH):
-        earlier_ptrs += -1
+        # Stepping the rows' pointers keeps a tile of 64-bit pointers out of the loop.
+        row_ptrs += -1
         latest_ptrs += -1
         alive &= before >= depth
-        latest = tl.load(latest_ptrs, mask=last >= depth, other=0)
-        alive &= tl.load(earlier_ptrs, mask=alive, other=0) == latest[:, None]
+        latest = tl.load(latest_ptrs, mask=last >= depth, other=0)[:, None]
+        alive &= tl.load(row_ptrs[:, None] + before, mask=alive, other=0) == latest
         depth += 1
         run = tl.where(alive, depth, run)
 
