@@ -174,9 +174,10 @@ def read_requests(path: Path) -> list[RequestRecord]:
         ResultFormatError: The file is missing, cut short or not of this schema.
     """
     try:
-        with path.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as reader:
-            text = reader.read().decode("utf-8")
-        return [RequestRecord.model_validate_json(line) for line in text.splitlines() if line]
+        # one frame with its size in the header: a file cut short does not decompress
+        text = zstandard.ZstdDecompressor().decompress(path.read_bytes()).decode("utf-8")
+        # not splitlines(): model output may hold U+2028, which JSON leaves as it is
+        return [RequestRecord.model_validate_json(line) for line in text.split("\n") if line]
     except (OSError, ValueError, zstandard.ZstdError) as error:
         raise ResultFormatError(f"{path}: not readable as request records ({error}).") from error
 

@@ -1,0 +1,98 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.errors import ResultFormatError
+from harness.schema import Status
+from harness.store import Store, read_record, read_requests, write_json_atomic, write_requests
+from tests.harness.records import record, request, segment
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(root=tmp_path / "sweep")
+
+
+def _commit(store: Store, **changes: object) -> Path:
+    item = record(segment(), **changes)
+    staging = store.staging(item.cell_id, item.repeat)
+    (staging / "server.log").write_text("log", encoding="utf-8")
+    return store.commit(staging, item)
+
+
+def test_committed_record_is_read_back(store: Store) -> None:
+    path = _commit(store)
+    assert path == store.root / "0123456789ab" / "r0"
+    assert (path / "server.log").exists()
+    assert store.load().records == [record(segment())]
+    assert not (store.root / ".incomplete").exists()
+
+
+def test_finished_repeat_is_never_rewritten(store: Store) -> None:
+    first = _commit(store)
+    before = (first / "record.json").read_bytes()
+    second = _commit(store)
+    assert second.name == "r0-a2"
+    assert (first / "record.json").read_bytes() == before
+    assert read_record(second / "record.json").attempt == 2
+
+
+def test_failed_repeat_is_not_finished_and_its_record_stays(store: Store) -> None:
+    _commit(store, status=Status.failed)
+    assert store.finished() == {}
+    _commit(store)
+    assert set(store.finished()) == {("0123456789ab", 0)}
+    assert [r.status for r in store.load().records] == [Status.failed, Status.done]
+
+
+def test_uncommitted_repeat_is_interrupted_not_a_record(store: Store) -> None:
+    store.staging("0123456789ab", 0)
+    assert store.load().records == []
+    assert len(store.interrupted()) == 1
+
+
+def test_corrupt_record_is_named_and_the_others_are_read(store: Store) -> None:
+    _commit(store)
+    bad = _commit(store, repeat=1) / "record.json"
+    bad.write_text(bad.read_text(encoding="utf-8")[:100], encoding="utf-8")
+    loaded = store.load()
+    assert len(loaded.records) == 1
+    assert str(bad) in loaded.problems[0]
+
+
+def test_newer_schema_version_is_refused(store: Store) -> None:
+    path = _commit(store) / "record.json"
+    raw = json.loads(path.read_text(encoding="utf-8")) | {"schema_version": 2}
+    write_json_atomic(path, raw)
+    with pytest.raises(ResultFormatError, match="schema_version 2 is newer"):
+        read_record(path)
+
+
+def test_invalid_record_names_the_field(store: Store) -> None:
+    path = _commit(store) / "record.json"
+    raw = json.loads(path.read_text(encoding="utf-8")) | {"batch_size": "four"}
+    write_json_atomic(path, raw)
+    with pytest.raises(ResultFormatError, match="batch_size"):
+        read_record(path)
+
+
+def test_json_with_nan_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    with pytest.raises(ValueError, match="JSON"):
+        write_json_atomic(path, {"a": float("nan")})
+    assert not path.exists()
+
+
+def test_requests_survive_a_round_trip(tmp_path: Path) -> None:
+    lines = [request(0, text="naïve </script>\u2028 line\nbreak"), request(1, success=False, text=None, error="boom")]
+    write_requests(tmp_path / "requests.jsonl.zst", lines)
+    assert read_requests(tmp_path / "requests.jsonl.zst") == lines
+
+
+def test_cut_request_file_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "requests.jsonl.zst"
+    write_requests(path, [request(i, text="x" * 1000 + str(i)) for i in range(50)])
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(ResultFormatError, match="requests"):
+        read_requests(path)
