@@ -1,0 +1,106 @@
+"""CanItEdit (Cassano et al., 2023): 105 hand-written Python edits, 30 of them after the paper's filter."""
+
+import math
+from dataclasses import dataclass
+
+from workloads.hub import HubDataset
+from workloads.prompts import Messages, user_turn
+from workloads.reader import Row, check_unique, parse_rows
+from workloads.registry import LoadContext, Loader, require_at_least, require_choice
+from workloads.request import LoadedWorkload, Request, make_request
+
+SYSTEM_PROMPT = (
+    "You edit Python code. You are given the original code and an instruction that says what to change. "
+    "Answer with the changed code only, without any prose."
+)
+TOO_SHORT = "input program not above min_input_characters"
+OTHER_DISTANCE = "edit distance outside min_distance to max_distance"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CanItEditOptions:
+    """Filter (defaults: Section 5 of the paper) and prompt of CanItEdit."""
+
+    instruction_kind: str = "descriptive"
+    """`descriptive` or `lazy`; the paper does not say which it uses."""
+    min_input_characters: int = 1000
+    """Programs must be longer than this."""
+    min_distance: float = 0.05
+    max_distance: float = 0.25
+    """Bounds of the edit distance of the two programs, both included."""
+    max_output_tokens: int | None = None
+    """One limit for all; None gives each prompt its own, `output_limit` of the reference."""
+    system_prompt: str = SYSTEM_PROMPT
+
+    def __post_init__(self) -> None:
+        require_choice("instruction_kind", self.instruction_kind, ("descriptive", "lazy"))
+        require_at_least("min_input_characters", self.min_input_characters, 0)
+        require_at_least("max_output_tokens", self.max_output_tokens, 1)
+
+
+def output_limit(reference: str) -> int:
+    """Return a request's output limit in tokens, half the reference's characters and at least 64.
+
+    Code takes three to four characters a token, so this leaves about half of the reference's length again as
+    room. The paper sets the limit per prompt without saying how (Table 4).
+    """
+    return max(64, math.ceil(len(reference) / 2))
+
+
+def build_messages(before: str, instruction: str, system_prompt: str = SYSTEM_PROMPT) -> Messages:
+    """Return the benchmark's chat prompt: a system line, then code before, instruction, code after."""
+    content = f"## Code Before\n```py\n{before}\n```\n\n## Instruction\n{instruction}\n\n## Code After"
+    return user_turn(content, system=system_prompt)
+
+
+def _check_row(row: Row) -> None:
+    row.identifier("id")
+    row.text("before", allow_empty=True)
+    row.text("after", allow_empty=True)
+    row.text("instruction_descriptive")
+    row.text("instruction_lazy")
+
+
+def _load(context: LoadContext) -> LoadedWorkload:
+    options: CanItEditOptions = context.options
+
+    def parse(row: Row) -> Request:
+        before, after = row.text("before", allow_empty=True), row.text("after", allow_empty=True)
+        instruction = row.text(f"instruction_{options.instruction_kind}")
+        return make_request(
+            id=row.identifier("id"),
+            part="canitedit",
+            messages=build_messages(before, instruction, options.system_prompt),
+            max_output_tokens=options.max_output_tokens or output_limit(after),
+            input_program=before,
+            reference=after,
+        )
+
+    source, rows = context.open_rows()
+    parsed = parse_rows(rows, parse)
+    check_unique((request.id for request in parsed), source)
+    long = [r for r in parsed if len(r.input_program or "") > options.min_input_characters]
+    kept = [r for r in long if r.distance is not None and options.min_distance <= r.distance <= options.max_distance]
+    return LoadedWorkload(
+        name=context.loader.name,
+        requests=kept,
+        parts=["canitedit"],
+        dropped={TOO_SHORT: len(parsed) - len(long), OTHER_DISTANCE: len(long) - len(kept)},
+        source=source,
+        licence=context.loader.licence,
+        citation=context.loader.citation,
+        bucket_basis="reference",
+    )
+
+
+LOADER = Loader(
+    name="canitedit",
+    summary="CanItEdit, Python edits with a reference at 5-25% edit distance",
+    load=_load,
+    check_row=_check_row,
+    options_type=CanItEditOptions,
+    hub=HubDataset(id="nuprl/CanItEdit", split="test"),
+    licence="MIT on the dataset card; BSD-3-Clause with 'may not be used as training data' in the repository",
+    citation="Cassano et al., Can It Edit? Evaluating the Ability of Large Language Models to Follow Code "
+    "Editing Instructions, 2023, arXiv:2312.12450",
+)

@@ -1,0 +1,85 @@
+"""The unit every loader produces: one chat request, and a loaded set of them."""
+
+from dataclasses import dataclass, field
+
+from workloads.buckets import bucket
+from workloads.text import edit_distance
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """One prompt of a workload, with what is known about the edit it asks for."""
+
+    id: str
+    """The dataset's own identifier; oversampling repeats it."""
+    part: str
+    """The group of the workload the request is measured with ("edits", "chat"; else the workload's name)."""
+    messages: list[dict[str, str]]
+    """Chat messages, each with `role` and `content`; the last one is the user's."""
+    max_output_tokens: int
+    input_program: str | None = None
+    reference: str | None = None
+    """The expected result program, or what stands for it."""
+    distance: float | None = None
+    """Edit distance of `input_program` and `reference`, a fraction in [0, 1]; None where either is unknown."""
+    bucket: str | None = None
+    """Label of the 5% bucket of `distance`."""
+
+    def __post_init__(self) -> None:
+        if self.max_output_tokens < 1:
+            raise ValueError(f"max_output_tokens must be at least 1, got {self.max_output_tokens!r}")
+        if not self.messages or self.messages[-1]["role"] != "user":
+            raise ValueError("messages must end with one of role 'user'")
+
+    @property
+    def prompt(self) -> str:
+        """The content of the last user message."""
+        return self.messages[-1]["content"]
+
+
+def make_request(
+    *,
+    id: str,
+    part: str,
+    messages: list[dict[str, str]],
+    max_output_tokens: int,
+    input_program: str | None = None,
+    reference: str | None = None,
+) -> Request:
+    """Build a request, with distance and bucket where both programs are known."""
+    distance = label = None
+    if input_program is not None and reference is not None:
+        distance = edit_distance(input_program, reference)
+        label = bucket(distance)
+    return Request(
+        id=id,
+        part=part,
+        messages=messages,
+        max_output_tokens=max_output_tokens,
+        input_program=input_program,
+        reference=reference,
+        distance=distance,
+        bucket=label,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoadedWorkload:
+    """What `load` returns: the requests, and everything a record says about where they come from."""
+
+    name: str
+    requests: list[Request]
+    parts: list[str]
+    """The parts in the order in which they run."""
+    dropped: dict[str, int] = field(default_factory=dict)
+    """Rows left out, by reason."""
+    source: str
+    """`hub:<id>@<commit>`, or the file with its sha256."""
+    licence: str
+    citation: str
+    bucket_basis: str | None = None
+    """What the distances compare the input program with; None when no request has a distance."""
+
+    def part_requests(self, part: str) -> list[Request]:
+        """Return the requests of one part, in order."""
+        return [request for request in self.requests if request.part == part]
