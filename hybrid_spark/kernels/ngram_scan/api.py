@@ -12,7 +12,8 @@ from hybrid_spark.kernels.ngram_scan.triton_kernel import ngram_block_top2_kerne
 __all__ = ["NgramScanOutput", "ngram_scan"]
 
 # 1,024 positions of 4 bytes are 8 loads a thread at 4 warps; 128 requests x 8k context fill 1,024 programs.
-_GPU_BLOCK_SIZE = 1024
+GPU_BLOCK_SIZE = 1024
+NUM_WARPS = 4
 # The interpreter pays per operation, hardly per element: few large tiles.
 _INTERPRETER_BLOCK_SIZE = 2048
 _INTERPRETER_TILE = 65_536
@@ -57,7 +58,7 @@ class NgramScanOutput:
             block_size: context positions per program, a power of two; chosen by the machine if None.
         """
         if block_size is None:
-            largest = _INTERPRETER_BLOCK_SIZE if _interpreted() else _GPU_BLOCK_SIZE
+            largest = _INTERPRETER_BLOCK_SIZE if _interpreted() else GPU_BLOCK_SIZE
             block_size = min(largest, max(16, triton.next_power_of_2(max_len)))
         num_blocks = max(1, triton.cdiv(max_len, block_size))
 
@@ -113,8 +114,8 @@ def ngram_scan(
         max_match: cap of the match length n, tokens.
         max_draft: longest draft, tokens.
         max_copy: cap of the copy length m, tokens.
-        row_index: int64[B], the row of token_ids and lengths each batch row scans; rows in order if None.
-        active: int32[B], 0 for batch rows that get no draft (their row_index is not read); all if None.
+        row_index: int64[B], the row of token_ids and lengths each batch row scans; every row in order if None (B = N).
+        active: int32[B], 0 for batch rows that get no draft and whose row_index is not read; all active if None.
         out: buffers from NgramScanOutput.allocate for at least B rows of max_len tokens; new ones if None.
 
     Returns:
@@ -134,8 +135,6 @@ def ngram_scan(
     if row_index is not None:
         num_rows = row_index.shape[0]
         _check_vector("row_index", row_index, torch.int64, num_rows, token_ids.device)
-    elif active is not None:
-        num_rows = min(num_rows, active.shape[0])
     if active is not None:
         _check_vector("active", active, torch.int32, num_rows, token_ids.device)
     if token_ids.device.type == "cpu" and not _interpreted():
@@ -165,7 +164,7 @@ def ngram_scan(
         MAX_MATCH=max_match,
         ROWS=rows_per_program,
         BLOCK=out.block_size,
-        num_warps=4,
+        num_warps=NUM_WARPS,
     )
     ngram_merge_kernel[(num_row_tiles,)](
         token_ids,
@@ -189,7 +188,7 @@ def ngram_scan(
         NUM_SCORES_PO2=triton.next_power_of_2(out.block_scores.shape[1]),
         ROWS=rows_per_program,
         BLOCK=out.block_size,
-        num_warps=4,
+        num_warps=NUM_WARPS,
     )
     return out
 
