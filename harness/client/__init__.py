@@ -1,0 +1,1 @@
+"""The benchmark client: vLLM's own `bench serve`, kept warm in a subprocess."""
