@@ -1,0 +1,198 @@
+"""What each cell of a sweep comes to: estimates per segment and pooled, computed once for every table and figure."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from analysis.comparable import why_not_comparable
+from analysis.load import POOLED, CellKey, Sweep
+from analysis.statistics import Estimate, Ratio, acceptance_length, mean, speedup
+from harness.schema import Record
+
+__all__ = ["CellResult", "SegmentResult", "summarise"]
+
+
+@dataclass(kw_only=True, slots=True)
+class SegmentResult:
+    """One segment of a cell, or all of them pooled, over its repeats.
+
+    Args:
+        name: Segment name, or "pooled".
+        throughput: Mean output throughput in tokens per second.
+        throughputs: Repeat -> output throughput in tokens per second.
+        acceptance: Acceptance length from the repeats' summed counters.
+        acceptances: Repeat -> acceptance length.
+        speedup: Throughput over the baseline arm's.
+        totals: Counters summed over repeats; null where a repeat lacks one.
+    """
+
+    name: str
+    part: str | None = None
+    bucket: str | None = None
+    throughput: Estimate
+    throughputs: dict[int, float] = field(default_factory=dict)
+    acceptance: Estimate
+    acceptances: dict[int, float] = field(default_factory=dict)
+    speedup: Ratio
+    totals: dict[str, float | None] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True, slots=True)
+class CellResult:
+    """One cell.
+
+    Args:
+        key: Its place in the grid.
+        is_baseline: Whether speedups are relative to it.
+        pooled: All segments together; speculation counters and tokens summed.
+        segments: Each segment, in the plan's order.
+        num_done: Successful repeats.
+        failed: Repeats whose every attempt failed, with the last attempt.
+        missing: Planned repeats without any record.
+    """
+
+    key: CellKey
+    is_baseline: bool
+    pooled: SegmentResult
+    segments: list[SegmentResult]
+    num_done: int
+    failed: dict[int, Record]
+    missing: list[int]
+
+    @property
+    def num_planned(self) -> int:
+        """Repeats the plan asks for, or those with a record where there is no plan."""
+        return self.key.planned_repeats or self.num_done + len(self.failed)
+
+
+def summarise(sweep: Sweep, *, seed: int = 0) -> list[CellResult]:
+    """Estimate every cell of a sweep.
+
+    Args:
+        sweep: A loaded sweep of one fidelity.
+        seed: Seed of the bootstrap.
+    """
+    rows: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    columns = list(sweep.frame.columns)
+    for values in sweep.frame.itertuples(index=False):
+        row = dict(zip(columns, values, strict=True))
+        rows[row["cell_id"], row["segment"]].append(row)
+    done: dict[str, dict[int, Record]] = defaultdict(dict)
+    for (cell_id, repeat), record in sorted(sweep.records.items()):
+        done[cell_id][repeat] = record
+    failed: dict[str, dict[int, Record]] = defaultdict(dict)
+    for record in sweep.failed:
+        if record.repeat not in done[record.cell_id]:
+            failed[record.cell_id][record.repeat] = record
+
+    results = []
+    for cells in sweep.points().values():
+        baseline = next((cell for cell in cells if cell.arm == sweep.baseline), None)
+        base_rows = {}
+        if baseline is not None:
+            base_rows = {
+                name: _values(_usable(rows, baseline, name), "output_throughput_tok_s") for name in _names(baseline)
+            }
+        for cell in cells:
+            bar = _no_ratio(sweep, cell, baseline, done)
+            parts = {}
+            for name in _names(cell):
+                parts[name] = _segment(name, _usable(rows, cell, name), base_rows.get(name, {}), bar, seed)
+            known = done[cell.cell_id].keys() | failed[cell.cell_id].keys()
+            results.append(
+                CellResult(
+                    key=cell,
+                    is_baseline=cell is baseline,
+                    pooled=parts.pop(POOLED),
+                    segments=list(parts.values()),
+                    num_done=len(done[cell.cell_id]),
+                    failed=failed[cell.cell_id],
+                    missing=[r for r in range(cell.planned_repeats or 0) if r not in known],
+                )
+            )
+    return results
+
+
+def _names(cell: CellKey) -> list[str]:
+    return [*cell.segments, POOLED]
+
+
+def _usable(rows: dict[tuple[str, str], list[dict[str, Any]]], cell: CellKey, name: str) -> list[dict[str, Any]]:
+    """Rows of one segment; a pooled row counts only where its repeat has every segment of the cell."""
+    found = rows.get((cell.cell_id, name), [])
+    if name != POOLED:
+        return found
+    complete = [{row["repeat"] for row in rows.get((cell.cell_id, s), [])} for s in cell.segments]
+    return [row for row in found if all(row["repeat"] in repeats for repeats in complete)]
+
+
+def _no_ratio(sweep: Sweep, cell: CellKey, baseline: CellKey | None, done: dict[str, dict[int, Record]]) -> str | None:
+    """Why a cell has no speedup, or null."""
+    if baseline is None:
+        return f"no baseline arm ({sweep.baseline or 'vanilla'}) at this grid point"
+    if cell is baseline:
+        return None
+    return why_not_comparable(list(done[cell.cell_id].values()), list(done[baseline.cell_id].values()))
+
+
+def _segment(
+    name: str, rows: list[dict[str, Any]], baseline: dict[int, float], bar: str | None, seed: int
+) -> SegmentResult:
+    throughputs = _values(rows, "output_throughput_tok_s")
+    acceptances = _values(rows, "acceptance_length")
+    reason = _why_empty(rows)
+    throughput = mean(list(throughputs.values()), seed=seed)
+    if throughput.value is None:
+        throughput = Estimate(value=None, reason=reason)
+    counted = [row for row in rows if row["repeat"] in acceptances]
+    acceptance = acceptance_length(
+        [int(row["num_output_tokens"]) for row in counted],
+        [int(_number(row["num_accepted_tokens"]) or 0) for row in counted],
+        seed=seed,
+    )
+    if acceptance.value is None:
+        acceptance = Estimate(value=None, n=acceptance.n, reason=reason if not counted else acceptance.reason)
+    if bar is not None:
+        ratio = Ratio(value=None, reason=bar)
+    elif throughput.value is None:
+        ratio = Ratio(value=None, reason=reason)
+    else:
+        ratio = speedup(throughputs, baseline, seed=seed)
+    return SegmentResult(
+        name=name,
+        part=rows[0]["part"] if rows else None,
+        bucket=rows[0]["bucket"] if rows else None,
+        throughput=throughput,
+        throughputs=throughputs,
+        acceptance=acceptance,
+        acceptances=acceptances,
+        speedup=ratio,
+        totals={column: _total(rows, column) for column in _TOTALS},
+    )
+
+
+_TOTALS = (
+    *("num_prompts", "num_completed", "num_failed", "duration_s", "num_output_tokens"),
+    *("num_drafts", "num_draft_tokens", "num_accepted_tokens", "num_preemptions"),
+)
+
+
+def _why_empty(rows: list[dict[str, Any]]) -> str:
+    reasons = list(dict.fromkeys(row["reason"] for row in rows if isinstance(row["reason"], str)))
+    return "; ".join(reasons) if reasons else "no finished repeat"
+
+
+def _values(rows: list[dict[str, Any]], column: str) -> dict[int, float]:
+    return {row["repeat"]: float(row[column]) for row in rows if _number(row[column]) is not None}
+
+
+def _total(rows: list[dict[str, Any]], column: str) -> float | None:
+    values = [_number(row[column]) for row in rows]
+    present = [value for value in values if value is not None]
+    return sum(present) if present and len(present) == len(values) else None
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None or pd.isna(value) else value

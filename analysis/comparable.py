@@ -1,0 +1,65 @@
+"""Whether two arms' records may be divided by each other."""
+
+from typing import Any
+
+from harness.schema import Record
+
+__all__ = ["IGNORED_KEYS", "why_not_comparable"]
+
+IGNORED_KEYS = frozenset(
+    {
+        "engine.num_cpus",
+        "engine.memory_gib",
+        "engine.startup_timeout_s",
+        "engine.estimated_startup_s",
+        "engine.estimated_tok_s_per_request",
+        "model.licence",
+        "workload.path",
+        "workload.licence",
+        "workload.citation",
+        "client.min_output_fraction",
+        "client.stall_timeout_s",
+        "client.segment_timeout_s",
+    }
+)
+"""Settings that cannot change what is measured (the schema's fields outside the cell id)."""
+
+
+def why_not_comparable(arm: list[Record], baseline: list[Record]) -> str | None:
+    """Why the records of two arms must not be compared, or null.
+
+    Args:
+        arm: Repeats of one cell.
+        baseline: Repeats of the baseline's cell at the same grid point.
+    """
+    if not arm or not baseline:
+        return None
+    ours, theirs = _settings(arm[0]), _settings(baseline[0])
+    different = sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key))
+    if different:
+        key = different[0]
+        more = f" and {len(different) - 1} more" if len(different) > 1 else ""
+        return f"not comparable with the baseline: {key} is {ours.get(key)!r} here and {theirs.get(key)!r} there{more}"
+    hardware = sorted({_hardware(record) for record in [*arm, *baseline]})
+    if len(hardware) > 1:
+        return f"not comparable with the baseline: repeats ran on different hardware ({'; '.join(hardware)})"
+    return None
+
+
+def _settings(record: Record) -> dict[str, Any]:
+    settings = {"requests": record.provenance.workload_fingerprint}
+    for group, value in record.config.items():
+        if group == "arm":
+            continue
+        if isinstance(value, dict):
+            settings |= {f"{group}.{key}": v for key, v in value.items() if f"{group}.{key}" not in IGNORED_KEYS}
+        else:
+            settings[group] = value
+    return settings
+
+
+def _hardware(record: Record) -> str:
+    provenance = record.provenance
+    if provenance.gpu_names:
+        return " + ".join(provenance.gpu_names)
+    return provenance.cpu_model or "unknown"

@@ -1,0 +1,40 @@
+"""Speedup over the baseline arm by part or edit-distance bucket."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from analysis.cells import CellResult
+from analysis.figures.segments import Quantity, draw_by_segment
+from analysis.figures.style import FigureFile
+
+__all__ = ["CPU_WARNING", "speedup_figures"]
+
+CPU_WARNING = "interpreted on a CPU: not comparable with GPU times"
+
+
+def speedup_figures(
+    cells: list[CellResult], fidelity: str, folder: Path, labels: Sequence[str], baseline: str
+) -> list[FigureFile]:
+    """One figure per workload and temperature; the baseline is the line at 1.
+
+    Args:
+        cells: Cells of one sweep.
+        fidelity: What the numbers mean; times of an interpreter are labelled as such in the figure.
+        folder: Where the files go.
+        labels: Every arm label of the report, in order.
+        baseline: Label of the baseline arm.
+    """
+    quantity = Quantity(
+        name="speedup",
+        title=f"Speedup over {baseline}",
+        axis=f"Output throughput\nover {baseline[:24]}",
+        estimate=lambda segment: segment.speedup,
+        repeats=None,
+        shown=lambda cell: not cell.is_baseline,
+        reference=f"{baseline} (baseline)",
+        caption=f"Output throughput over that of {baseline} at the same grid point, paired by repeat. Whiskers: 95% "
+        "percentile bootstrap over repeats; hollow marker or \u00b0: level, the interval includes 1; a gap or dash is a "
+        "missing value.",
+        warning=CPU_WARNING if fidelity == "cpu" else None,
+    )
+    return draw_by_segment(cells, quantity, fidelity, folder, labels)

@@ -1,0 +1,116 @@
+"""How figures look: readable in greyscale, drawn without pyplot, saved as SVG and PDF."""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import seaborn as sns
+from matplotlib.figure import Figure
+
+__all__ = ["ArmStyle", "FigureFile", "arm_styles", "new_figure", "plain_label", "save", "styled"]
+
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (6, 2, 1, 2)))
+_HATCHES = ("", "///", "...", "\\\\\\", "xxx", "---", "ooo", "+++")
+_MAX_LABEL = 40
+
+
+@dataclass(kw_only=True, slots=True, frozen=True)
+class ArmStyle:
+    """How an arm is drawn; colour, marker, line and hatch all differ, so none is needed alone."""
+
+    color: Any
+    marker: str
+    line: Any
+    hatch: str
+
+
+@dataclass(kw_only=True, slots=True, frozen=True)
+class FigureFile:
+    """A drawn figure.
+
+    Args:
+        name: File stem.
+        title: What it shows, with the fidelity label.
+        caption: How to read it, with n.
+        svg: SVG file.
+        pdf: PDF file.
+    """
+
+    name: str
+    title: str
+    caption: str
+    svg: Path
+    pdf: Path
+
+
+def arm_styles(labels: Sequence[str]) -> dict[str, ArmStyle]:
+    """A style for each arm label, in order, so that an arm looks the same in every figure of a report."""
+    colors = sns.color_palette("colorblind", n_colors=max(len(labels), 1))
+    return {
+        label: ArmStyle(
+            color=colors[i],
+            marker=_MARKERS[i % len(_MARKERS)],
+            line=_LINES[i % len(_LINES)],
+            hatch=_HATCHES[i % len(_HATCHES)],
+        )
+        for i, label in enumerate(labels)
+    }
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Settings of every figure, undone afterwards."""
+    settings = sns.axes_style("ticks") | sns.plotting_context("paper")
+    settings |= {
+        "font.family": "DejaVu Sans",
+        "font.size": 8,
+        "axes.titlesize": 8.5,
+        "axes.labelsize": 8.5,
+        "xtick.labelsize": 7.5,
+        "ytick.labelsize": 7.5,
+        "legend.fontsize": 8,
+        "legend.frameon": False,
+        "hatch.linewidth": 0.6,
+        "axes.linewidth": 0.8,
+        # glyphs as paths: the page looks the same on a machine without the font
+        "svg.fonttype": "path",
+        "svg.hashsalt": "hybrid-spark",
+        "pdf.fonttype": 42,
+    }
+    with mpl.rc_context(settings), warnings.catch_warnings():
+        # a name in a script the font lacks is drawn as boxes; the tables hold it in full
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
+        yield
+
+
+def new_figure(num_rows: int, num_columns: int, *, panel_width_in: float, panel_height_in: float) -> tuple[Figure, Any]:
+    """A figure with a grid of panels, sizes in inches.
+
+    Returns:
+        The figure and its axes as a two-dimensional array.
+    """
+    size = (max(3.4, num_columns * panel_width_in), num_rows * panel_height_in + 0.75)
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(num_rows, num_columns, squeeze=False, sharey="row")
+    return figure, axes
+
+
+def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
+    """Write `<name>.svg` and `<name>.pdf` without a date, so that the same data give the same bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    svg, pdf = folder / f"{name}.svg", folder / f"{name}.pdf"
+    figure.savefig(svg, transparent=True, metadata={"Date": None})
+    figure.savefig(pdf, metadata={"CreationDate": None})
+    return svg, pdf
+
+
+def plain_label(text: str) -> str:
+    """A name as figures can show it: no control characters, no math mode, not too long."""
+    shown = "".join(c if c.isprintable() else "\ufffd" for c in text)
+    shown = shown if len(shown) <= _MAX_LABEL else shown[: _MAX_LABEL - 1] + "\u2026"
+    return shown.replace("$", r"\$")

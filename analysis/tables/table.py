@@ -1,0 +1,114 @@
+"""A table as values: the renderers turn one `Table` into Markdown, CSV, HTML and plain text."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from analysis.statistics import Estimate, Ratio
+
+__all__ = ["DASH", "LEVEL_MARK", "Column", "Entry", "Hole", "Table"]
+
+DASH = "\u2013"
+LEVEL_MARK = "°"
+
+
+@dataclass(kw_only=True, slots=True, frozen=True)
+class Hole:
+    """A value that is not there, with the reason; never a zero."""
+
+    reason: str
+
+
+Entry = str | int | float | Estimate | Hole | None
+"""What a table's field holds. Null is a field that does not apply."""
+
+
+@dataclass(kw_only=True, slots=True, frozen=True)
+class Column:
+    """A column.
+
+    Args:
+        key: Name in rows and CSV; an estimate adds `_low`, `_high` (and `_t_low`, `_t_high`) to it.
+        title: Heading.
+        digits: Digits after the decimal point of floats and estimates.
+        kind: "plain", "estimate" or "ratio": which columns CSV gets, also in a table without rows.
+    """
+
+    key: str
+    title: str
+    digits: int = 2
+    kind: Literal["plain", "estimate", "ratio"] = "plain"
+
+    def text(self, entry: Entry) -> str:
+        """A field as it is printed; the reason of a hole goes to the footnotes."""
+        if isinstance(entry, Hole) or entry is None:
+            return DASH
+        if isinstance(entry, Estimate):
+            if entry.value is None:
+                return DASH
+            text = self._number(entry.value)
+            if entry.low is not None and entry.high is not None:
+                text += f" [{self._number(entry.low)}, {self._number(entry.high)}]"
+            return text + (LEVEL_MARK if isinstance(entry, Ratio) and entry.level else "")
+        if isinstance(entry, float):
+            return self._number(entry)
+        return f"{entry:,}" if isinstance(entry, int) and not isinstance(entry, bool) else str(entry)
+
+    def _number(self, value: float) -> str:
+        return f"{value:,.{self.digits}f}"
+
+
+@dataclass(kw_only=True, slots=True)
+class Table:
+    """A table of a report.
+
+    Args:
+        name: File stem.
+        title: Caption, without the fidelity.
+        fidelity: What the numbers mean; null only when there are no records.
+        columns: Columns in order.
+        rows: One mapping per row, column key -> field.
+        notes: Sentences below the table.
+    """
+
+    name: str
+    title: str
+    fidelity: str | None
+    columns: list[Column]
+    rows: list[dict[str, Entry]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def caption(self) -> str:
+        """Title with the fidelity label."""
+        return f"{self.title} [fidelity: {self.fidelity}]" if self.fidelity else f"{self.title} [no records]"
+
+    def footnotes(self) -> dict[str, str]:
+        """Reason -> its mark (a, b, ..., aa), in order of appearance."""
+        marks: dict[str, str] = {}
+        for row in self.rows:
+            for column in self.columns:
+                reason = reason_of(row.get(column.key))
+                if reason and reason not in marks:
+                    marks[reason] = _mark(len(marks))
+        return marks
+
+    @property
+    def all_notes(self) -> list[str]:
+        """The table's notes, with the mark for level ratios explained where one is used."""
+        level = any(isinstance(e, Ratio) and e.level for row in self.rows for e in row.values())
+        explained = [f"{LEVEL_MARK} level: the 95% interval includes 1."] if level else []
+        return [*explained, *self.notes]
+
+
+def reason_of(entry: Entry) -> str | None:
+    """Why a field, or its interval, is empty."""
+    return entry.reason if isinstance(entry, Hole | Estimate) else None
+
+
+def _mark(index: int) -> str:
+    mark = ""
+    index += 1
+    while index:
+        index, letter = divmod(index - 1, 26)
+        mark = chr(ord("a") + letter) + mark
+    return mark
