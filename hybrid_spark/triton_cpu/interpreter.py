@@ -1,6 +1,12 @@
-"""Repairs of Triton's interpreter where it departs from compiled Triton on kernels that vLLM and we launch."""
+"""Repairs of Triton's interpreter where it departs from compiled Triton on kernels that vLLM and we launch.
+
+Two make results right, two only save time: the interpreter re-examines Triton's whole language for every kernel
+launch and for every device function that a kernel calls (`tl.max` is one), which costs more than the kernels do.
+"""
 
 import functools
+import inspect
+from types import ModuleType
 from typing import Any
 
 _FIXED = "_hybrid_spark_fixed"
@@ -14,7 +20,14 @@ def apply_fixes() -> list[str]:
     """
     _coerce_masks()
     _define_log1p()
-    return ["interpreter.bool_masks", "interpreter.log1p"]
+    _remember_builtins()
+    _patch_language_once_per_launch()
+    return [
+        "interpreter.bool_masks",
+        "interpreter.log1p",
+        "interpreter.builtins_cache",
+        "interpreter.patch_once_per_launch",
+    ]
 
 
 def _coerce_masks() -> None:
@@ -69,3 +82,71 @@ def _define_log1p() -> None:
 
     setattr(log1p, _FIXED, True)
     libdevice.log1p = log1p
+
+
+def _remember_builtins() -> None:
+    """Look up the builtins of each language module once instead of at every launch.
+
+    `_patch_builtin` wraps every member marked as a builtin. Wrapped members carry no mark, so a call on a module that
+    is already patched wraps nothing; the remembered originals are compared with what is there now, to the same end.
+    """
+    from triton.runtime import interpreter
+
+    if getattr(interpreter._patch_builtin, _FIXED, False):
+        return
+    remembered: dict[int, tuple[Any, list[tuple[str, Any]]]] = {}
+
+    def patch_builtin(pkg: Any, builder: Any, scope: Any) -> None:
+        known = remembered.get(id(pkg))
+        if known is None:
+            found = [(n, m) for n, m in inspect.getmembers(pkg) if interpreter.tl.core.is_builtin(m)]
+            if found:  # an already patched module shows none of its builtins
+                remembered[id(pkg)] = (pkg, found)
+        else:
+            found = [(n, m) for n, m in known[1] if getattr(pkg, n, None) is m]
+        for name, member in found:
+            interpreter._patch_attr(pkg, name, member, builder, scope)
+
+    setattr(patch_builtin, _FIXED, True)
+    interpreter._patch_builtin = patch_builtin
+
+
+def _patch_language_once_per_launch() -> None:
+    """Skip the language patch of a device function whose modules this launch has patched already.
+
+    Patching is idempotent within a launch and undone by the launch itself; the interpreter repeats it for every
+    device function that a kernel calls.
+    """
+    from triton.runtime import interpreter
+
+    if getattr(interpreter._patch_lang, _FIXED, False):
+        return
+    patch_lang, launch = interpreter._patch_lang, interpreter.GridExecutor.__call__
+    languages = (interpreter.tl, interpreter.tl.core)
+    modules_of: dict[Any, frozenset[int]] = {}
+    patched: list[set[int]] = []  # one set for each launch in progress
+
+    def patch_once(fn: Any) -> Any:
+        modules = modules_of.get(fn)
+        if modules is None:
+            modules = modules_of[fn] = frozenset(
+                id(v) for v in fn.__globals__.values() if isinstance(v, ModuleType) and v in languages
+            )
+        if patched and modules and modules <= patched[-1]:
+            return interpreter._LangPatchScope()  # nothing to undo
+        scope = patch_lang(fn)
+        if patched:
+            patched[-1] |= modules
+        return scope
+
+    @functools.wraps(launch)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        patched.append(set())
+        try:
+            return launch(self, *args, **kwargs)
+        finally:
+            patched.pop()
+
+    setattr(patch_once, _FIXED, True)
+    interpreter._patch_lang = patch_once
+    interpreter.GridExecutor.__call__ = call

@@ -1,0 +1,53 @@
+"""Entry point of the plugin: which patches a vLLM process gets."""
+
+import functools
+import os
+import sys
+from typing import Any
+
+from hybrid_spark.vllm_plugin import cpu
+from hybrid_spark.vllm_plugin.config import CONFIG_ENV, PluginConfig, check_vllm
+
+__all__ = ["register"]
+
+
+def register() -> None:
+    """Hook the plugin into this vLLM process; calling it again changes nothing.
+
+    Without `HYBRID_SPARK_CONFIG` vLLM decodes as it does without the plugin, and on a GPU nothing is touched at all.
+
+    Raises:
+        PluginConfigError: The configuration is bad or vLLM is outside the tested range.
+    """
+    on_interpreted_cpu = cpu.hook_platform()
+    path = os.environ.get(CONFIG_ENV)
+    if not path and not on_interpreted_cpu:
+        return
+    import vllm
+
+    check_vllm(vllm.__version__)
+    if path:
+        _wrap_init_speculator(PluginConfig.load(path))
+
+
+def _wrap_init_speculator(config: PluginConfig) -> None:
+    """Let the model runner build our speculator: it calls `init_speculator` once, in each worker."""
+    from vllm.v1.worker.gpu import spec_decode
+
+    original = spec_decode.init_speculator
+    if getattr(original, "_hybrid_spark", False):
+        return
+
+    @functools.wraps(original)
+    def init_speculator(vllm_config: Any, device: Any, req_states: Any) -> Any:
+        from hybrid_spark.vllm_plugin.speculators import build_speculator
+
+        return build_speculator(config, vllm_config, device, req_states)
+
+    init_speculator._hybrid_spark = True  # type: ignore[attr-defined]
+    spec_decode.init_speculator = init_speculator
+    # The model runner binds the name when it is imported. Plugins load before that; should the order ever change,
+    # the early binding is corrected here.
+    model_runner = sys.modules.get("vllm.v1.worker.gpu.model_runner")
+    if model_runner is not None:
+        model_runner.init_speculator = init_speculator
