@@ -123,7 +123,8 @@ def _call_bounded(call: Callable[[], T], timeout_s: float) -> T:
     def run() -> None:
         try:
             outcome.append(call())
-        except BaseException as error:  # noqa: BLE001 - handed to the caller
+        except BaseException as error:
+            # Handed to the caller's thread.
             failure.append(error)
 
     thread = threading.Thread(target=run, daemon=True)

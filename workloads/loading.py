@@ -43,7 +43,7 @@ def load(
         MissingDataError: the data is neither in a local file nor within reach.
     """
     loader = get_loader(name)
-    parsed = parse_options(loader.options_type, options, name)
+    parsed: object = parse_options(loader.options_type, options, name)
     loaded = loader.load(LoadContext(loader=loader, seed=seed, path=path, revision=revision, options=parsed))
     if not loaded.requests:
         reasons = ", ".join(f"{reason}: {count}" for reason, count in loaded.dropped.items()) or "no rows at all"

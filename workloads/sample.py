@@ -1,6 +1,7 @@
 """The sample that ships: small code edits and short questions, for a demo with a small model on a CPU."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from workloads.errors import WorkloadError
@@ -77,8 +78,8 @@ def _load(context: LoadContext) -> LoadedWorkload:
     sources: list[str] = []
     for part in parts:
         file = DATA_DIR / f"sample_{part}.jsonl"
-        parse = _parse_edit if part == "edits" else _parse_chat
-        requests += parse_rows(read_rows(file), lambda row, parse=parse: parse(row, options.max_output_tokens))
+        parse = partial(_parse_edit if part == "edits" else _parse_chat, cap=options.max_output_tokens)
+        requests += parse_rows(read_rows(file), parse)
         sources.append(f"{file.name} sha256:{file_sha256(file)}")
     check_unique((request.id for request in requests), "the shipped sample")
     return LoadedWorkload(
