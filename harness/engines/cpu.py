@@ -1,0 +1,52 @@
+"""Engine `vllm_cpu`: vLLM's CPU build, Triton kernels interpreted."""
+
+import os
+from collections.abc import Sequence
+
+from harness.config.schema import ClusterConfig
+from harness.engines.vllm_server import VllmEngine
+from harness.plan import Cell
+
+__all__ = ["VllmCpuEngine"]
+
+_GIB = 1 << 30
+
+
+class VllmCpuEngine(VllmEngine):
+    """The same server on a machine without a GPU; its times are an interpreter's."""
+
+    def _arguments(self, cell: Cell) -> list[str]:
+        # In bytes, because VLLM_CPU_KVCACHE_SPACE knows whole GiB only.
+        return ["--kv-cache-memory-bytes", str(int(cell.engine.kv_cache_gib * _GIB))]
+
+    def _environment(self, cell: Cell) -> dict[str, str]:
+        return {
+            "TRITON_INTERPRET": "1",
+            "CUDA_VISIBLE_DEVICES": "",
+            # vLLM would pin every server of the machine to the same cores: several cells may run side by side.
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+            "OMP_NUM_THREADS": str(cell.engine.num_cpus),
+        }
+
+    def _unset(self) -> tuple[str, ...]:
+        return ("VLLM_CPU_KVCACHE_SPACE", "VLLM_CPU_NUM_OF_RESERVED_CPU")
+
+    def _proves_engine(self) -> bool:
+        return True
+
+    def _device_problems(self, cells: Sequence[Cell], cluster: ClusterConfig) -> list[str]:
+        if not cells:
+            return []
+        problems = []
+        available = cluster.num_cpus or os.cpu_count() or 1
+        if self.config.num_cpus > available:
+            problems.append(
+                f"engine.num_cpus must be at most the {available} CPU cores of this machine, "
+                f"got {self.config.num_cpus}. Set engine.num_cpus={available}."
+            )
+        if cluster.accelerator_type:
+            problems.append(
+                f"cluster.accelerator_type must be null on engine vllm_cpu, got {cluster.accelerator_type!r}: "
+                "its cells use no GPU."
+            )
+        return problems
