@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from hybrid_spark import reference
 from hybrid_spark.kernels import NgramScanOutput, ngram_scan
+from hybrid_spark.kernels.ngram_scan import api
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 RESULTS = ("tokens", "num_tokens", "match_length", "agreement", "copy_length")
@@ -110,6 +111,13 @@ def test_adversarial_context(context):
 @pytest.mark.parametrize("block_size", [16, 64, 1024])
 def test_adversarial_contexts_in_one_batch(block_size):
     check(list(ADVERSARIAL.values()), block_size=block_size)
+
+
+@pytest.mark.parametrize("rows_per_program", [1, 4])
+def test_rows_shared_out_among_programs(monkeypatch, rows_per_program):
+    monkeypatch.setattr(api, "_rows_per_program", lambda num_rows, block_size: rows_per_program)
+    contexts = list(ADVERSARIAL.values())
+    check([contexts[9], *contexts[12:22]], block_size=512)  # 11 rows: the last program of 4 has one to spare
 
 
 @pytest.mark.parametrize("vocabulary", [1, 2, 3, 8, 40])
@@ -265,8 +273,6 @@ def test_no_host_synchronisation(monkeypatch):
     row_index = torch.tensor([1, 0], device=DEVICE)
     active = torch.tensor([1, 1], dtype=torch.int32, device=DEVICE)
     out = poisoned(2, 90)
-    from hybrid_spark.kernels.ngram_scan import api
-
     launches = []
     for name in ("ngram_block_top2_kernel", "ngram_merge_kernel"):
         kernel = getattr(api, name)
@@ -328,8 +334,6 @@ def test_input_that_does_not_fit_is_refused(changed, named):
 
 
 def test_cpu_tensors_without_the_interpreter_are_refused(monkeypatch):
-    from hybrid_spark.kernels.ngram_scan import api
-
     monkeypatch.setattr(api, "_interpreted", lambda: False)
     with pytest.raises(ValueError, match="TRITON_INTERPRET=1"):
         ngram_scan(**VALID)
