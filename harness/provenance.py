@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.engines.gpus import driver_version, visible_gpus
 from harness.plan import Cell
 from harness.redact import Redactor
 from harness.schema import Provenance
@@ -65,7 +66,7 @@ def collect(
         plugin: What the plugin's proof says.
     """
     commit, dirty = git_state(_PROJECT_ROOT)
-    gpu_names, gpu_driver = _gpus(cell.num_gpus)
+    gpu_names = [gpu.name for gpu in visible_gpus()[: cell.num_gpus]] if cell.num_gpus else []
     return Provenance(
         git_commit=commit,
         git_dirty=dirty,
@@ -76,7 +77,7 @@ def collect(
         cpu_model=_cpu_model(),
         num_cpus=os.cpu_count(),
         gpu_names=gpu_names,
-        gpu_driver=gpu_driver,
+        gpu_driver=driver_version() if cell.num_gpus else None,
         started_utc=started_utc,
         finished_utc=utc_now(),
         seed=seed,
@@ -120,18 +121,6 @@ def git_state(root: Path) -> tuple[str | None, bool | None]:
     code = [name for name in _CODE if (root / name).exists()]
     changes = _output(["git", "-C", str(root), "status", "--porcelain", "--", *code])
     return commit or None, None if changes is None else bool(changes)
-
-
-def _gpus(num_gpus: int) -> tuple[list[str], str | None]:
-    if num_gpus == 0:
-        return [], None
-    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible:
-        command.append(f"--id={visible}")
-    rows = [line.rsplit(",", 1) for line in (_output(command) or "").splitlines() if "," in line]
-    names = [row[0].strip() for row in rows][:num_gpus]
-    return names, rows[0][1].strip() if rows else None
 
 
 def _cpu_model() -> str:

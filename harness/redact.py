@@ -19,6 +19,11 @@ _SHAPES = (
     re.compile(r"\bgh[pousr]_[A-Za-z0-9]{20,}"),
     re.compile(r"(?<=://)[^/\s:@]*:[^/\s:@]+(?=@)"),
 )
+_NAMED = re.compile(
+    r"(?i)((?:api[-_]?key|(?:hf|hub|auth|access|api)[-_]token|secret|password)['\"]?\s*[:=,]\s*\[?['\"]?)"
+    r"[^\s'\",\]}]{4,}"
+)
+"""`--api-key=...` inside a longer text, `'api_key': ['...']` in vLLM's list of arguments."""
 
 
 def is_secret_name(name: str) -> bool:
@@ -54,7 +59,7 @@ class Redactor:
             text = text.replace(value, REDACTED)
         for shape in _SHAPES:
             text = shape.sub(REDACTED, text)
-        return text
+        return _NAMED.sub(rf"\1{REDACTED}", text)
 
     def env(self, env: Mapping[str, str]) -> dict[str, str]:
         """Environment variables: secret ones keep their name only."""
@@ -87,6 +92,8 @@ class Redactor:
                 for key, item in value.items()
             }
         if isinstance(value, list | tuple):
+            if all(isinstance(item, str) for item in value):
+                return self.argv(value)  # such as engine.extra_args
             return [self.tree(item) for item in value]
         return value
 

@@ -5,7 +5,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from harness.config.schema import ArmConfig, ClientConfig, EngineConfig, ModelConfig, WorkloadConfig
+from harness.plan import Cell, SegmentPlan
 from workloads import Request
 
 SERVER = Path(__file__).with_name("chat_server.py")
@@ -49,3 +52,35 @@ def chat_server(*options: str) -> Iterator[str]:
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
+
+
+def cell(**changes: Any) -> Cell:
+    """A small cell of two segments."""
+    values: dict[str, Any] = {
+        "cell_id": "0123456789ab",
+        "sweep": "test",
+        "engine": EngineConfig(startup_timeout_s=60.0),
+        "model": ModelConfig(name="tiny", checkpoint="none"),
+        "workload": WorkloadConfig(name="made-up", loader="none"),
+        "arm": ArmConfig(name="vanilla"),
+        "client": ClientConfig(),
+        "accelerator_type": None,
+        "batch_size": 2,
+        "temperature": 0.0,
+        "seed": 0,
+        "num_gpus": 0,
+        "segments": [
+            SegmentPlan(
+                name="edits 10-15%",
+                part="edits",
+                bucket="10-15%",
+                requests=[request(i, part="edits") for i in range(4)],
+            ),
+            SegmentPlan(name="chat", part="chat", bucket=None, requests=[request(i, system="s") for i in range(4, 7)]),
+        ],
+        "workload_source": "made up",
+        "workload_dropped": {},
+        "workload_fingerprint": "0" * 64,
+        "left_out": [],
+    }
+    return Cell(**(values | changes))

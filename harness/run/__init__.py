@@ -1,0 +1,1 @@
+"""The stages of one repeat: watch, warm up, measure, check."""
