@@ -1,6 +1,6 @@
 """Repairs of Triton's interpreter where it departs from compiled Triton on kernels that vLLM and we launch.
 
-Two make results right, two only save time: the interpreter re-examines Triton's whole language for every kernel
+Two make results right, the others only save time: the interpreter re-examines Triton's whole language for every kernel
 launch and for every device function that a kernel calls (`tl.max` is one), which costs more than the kernels do.
 """
 
@@ -22,11 +22,15 @@ def apply_fixes() -> list[str]:
     _define_log1p()
     _remember_builtins()
     _patch_language_once_per_launch()
+    _remember_numpy_dtypes()
+    _leave_overflow_unchecked()
     return [
         "interpreter.bool_masks",
         "interpreter.log1p",
         "interpreter.builtins_cache",
         "interpreter.patch_once_per_launch",
+        "interpreter.dtype_cache",
+        "interpreter.overflow_unchecked",
     ]
 
 
@@ -150,3 +154,35 @@ def _patch_language_once_per_launch() -> None:
     setattr(patch_once, _FIXED, True)
     interpreter._patch_lang = patch_once
     interpreter.GridExecutor.__call__ = call
+
+
+def _remember_numpy_dtypes() -> None:
+    """Build the table from Triton's to NumPy's types once instead of at every operation."""
+    from triton.runtime import interpreter
+
+    get_np_dtype = interpreter._get_np_dtype
+    if getattr(get_np_dtype, _FIXED, False):
+        return
+    known: dict[str, Any] = {}
+
+    def remembered(tt_dtype: Any) -> Any:
+        found = known.get(tt_dtype.name)
+        if found is None:
+            found = known[tt_dtype.name] = get_np_dtype(tt_dtype)
+        return found
+
+    setattr(remembered, _FIXED, True)
+    interpreter._get_np_dtype = remembered
+
+
+def _leave_overflow_unchecked() -> None:
+    """Drop the interpreter's 64-bit recomputation of each narrower integer operation.
+
+    It serves an assertion that compiled kernels have only in debug builds, and triples the cost of integer code.
+    """
+    import dataclasses
+
+    from triton.runtime import interpreter
+
+    builder = interpreter.interpreter_builder
+    builder.options = dataclasses.replace(builder.options, sanitize_overflow=False)
