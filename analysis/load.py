@@ -214,6 +214,7 @@ def _cells(
     by_cell: dict[str, list[Record]] = {}
     for record in [*records.values(), *failed]:
         by_cell.setdefault(record.cell_id, []).append(record)
+    labels = {known[0].arm: label_of(known[0]) for known in by_cell.values()}
     cells, taken, notes = [], {}, []
     for planned in manifest.cells if manifest else []:
         point = Point(
@@ -228,7 +229,7 @@ def _cells(
                 cell_id=planned.cell_id,
                 point=point,
                 arm=planned.arm,
-                arm_label=label_of(known[0]) if known else planned.arm,
+                arm_label=label_of(known[0]) if known else labels.get(planned.arm, planned.arm),
                 speculates=speculates(known[0]) if known else None,
                 segments=list(planned.segments),
                 planned_repeats=manifest.repeats if manifest else None,

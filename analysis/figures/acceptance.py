@@ -20,7 +20,7 @@ def acceptance_figures(cells: list[CellResult], fidelity: str, folder: Path, lab
         repeats=lambda segment: segment.acceptances,
         shown=lambda cell: cell.key.speculates is not False,
         reference="no speculation",
-        caption="Output tokens per request-step. Whiskers: 95% percentile bootstrap over repeats; small markers on bars: "
-        "single repeats; a gap or dash is a missing value.",
+        caption="Output tokens per request-step. Whiskers: 95% percentile bootstrap over repeats; small markers on "
+        "bars: single repeats; a gap or dash is a missing value.",
     )
     return draw_by_segment(cells, quantity, fidelity, folder, labels)

@@ -1,6 +1,7 @@
 """A value per part or edit-distance bucket and arm: lines over buckets, bars over parts, one panel a grid point."""
 
 import re
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,7 +133,14 @@ def _draw(
     )
     name = f"{quantity.name}_{_stem(workload)}_T{temperature:g}"
     svg, pdf = save(figure, folder, name)
-    return FigureFile(name=name, title=title, caption=f"{quantity.caption} {_n(cells, quantity)}", svg=svg, pdf=pdf)
+    return FigureFile(
+        name=name,
+        title=title,
+        caption=f"{quantity.caption} {_n(cells, quantity)}",
+        svg=svg,
+        pdf=pdf,
+        width_in=figure.get_figwidth(),
+    )
 
 
 def _slots(cells: list[CellResult]) -> tuple[list[_Slot], bool]:
@@ -266,4 +274,6 @@ def plain_title(text: str) -> str:
 
 
 def _stem(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9.-]+", "-", text).strip("-.") or "workload"
+    """A workload's name in a file name; names that had to be changed get a checksum, so that no two collide."""
+    stem = re.sub(r"[^A-Za-z0-9.-]+", "-", text).strip("-.")
+    return stem if stem == text else f"{stem}-{zlib.crc32(text.encode()):08x}"

@@ -33,8 +33,8 @@ def speedup_figures(
         shown=lambda cell: not cell.is_baseline,
         reference=f"{baseline} (baseline)",
         caption=f"Output throughput over that of {baseline} at the same grid point, paired by repeat. Whiskers: 95% "
-        "percentile bootstrap over repeats; hollow marker or \u00b0: level, the interval includes 1; a gap or dash is a "
-        "missing value.",
+        "percentile bootstrap over repeats; hollow marker or \u00b0: level, the interval includes 1; a gap or dash is "
+        "a missing value.",
         warning=CPU_WARNING if fidelity == "cpu" else None,
     )
     return draw_by_segment(cells, quantity, fidelity, folder, labels)

@@ -39,6 +39,7 @@ class FigureFile:
         caption: How to read it, with n.
         svg: SVG file.
         pdf: PDF file.
+        width_in: Width in inches.
     """
 
     name: str
@@ -46,6 +47,7 @@ class FigureFile:
     caption: str
     svg: Path
     pdf: Path
+    width_in: float
 
 
 def arm_styles(labels: Sequence[str]) -> dict[str, ArmStyle]:

@@ -8,10 +8,10 @@ from analysis.tables.table import Column, Entry, Hole
 __all__ = ["GRID", "grid_fields", "hole_or", "key_fields", "num_repeats", "why_hole"]
 
 GRID = [
-    Column(key="model", title="Model"),
-    Column(key="workload", title="Workload"),
-    Column(key="batch_size", title="BS"),
-    Column(key="temperature", title="T"),
+    Column(key="model", title="Model", shared="model {}"),
+    Column(key="workload", title="Workload", shared="workload {}"),
+    Column(key="batch_size", title="BS", shared="batch size {}"),
+    Column(key="temperature", title="T", shared="T={}"),
     Column(key="arm", title="Arm"),
 ]
 """The cell's place in the grid."""

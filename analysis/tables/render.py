@@ -13,20 +13,22 @@ __all__ = ["escape_markdown", "to_csv", "to_html", "to_markdown", "to_text"]
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+!|~$])")
 _CONTROL = ("Cc", "Cs", "Cf")
+_SHORT = 26
+"""Characters up to which a field is kept on one line."""
 _JOINERS = "\u200c\u200d"
 _SUPERSCRIPT = str.maketrans("abcdefghijklmnoprstuvwxyz", "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ")
 
 
 def to_markdown(table: Table) -> str:
     """GitHub-flavoured Markdown with the caption above and the notes below."""
-    marks = table.footnotes()
+    marks, columns = table.footnotes(), table.shown_columns
     lines = [f"**{escape_markdown(table.caption)}**", ""]
     if table.rows:
-        lines.append("| " + " | ".join(escape_markdown(c.title) for c in table.columns) + " |")
-        lines.append("|" + "|".join("---:" if _numeric(table, c) else "---" for c in table.columns) + "|")
+        lines.append("| " + " | ".join(escape_markdown(c.title) for c in columns) + " |")
+        lines.append("|" + "|".join("---:" if _numeric(table, c) else "---" for c in columns) + "|")
         for row in table.rows:
             fields = []
-            for column in table.columns:
+            for column in columns:
                 entry = row.get(column.key)
                 text = column.text(entry)
                 reason = reason_of(entry)
@@ -58,27 +60,27 @@ def to_csv(table: Table) -> str:
 
 def to_html(table: Table, number: int | None = None) -> str:
     """A `<figure>` with the caption above a table ruled as in a paper."""
-    marks = table.footnotes()
+    marks, columns = table.footnotes(), table.shown_columns
     label = f"<b>Table {number}.</b> " if number is not None else ""
     parts = [f'<figure class="table" id="table-{_escape(table.name)}"><figcaption>{label}{_escape(table.caption)}']
     parts.append("</figcaption>")
     if table.rows:
         parts.append('<div class="scroll"><table><thead><tr>')
-        parts += [f"<th{_class(table, c)}>{_escape(c.title)}</th>" for c in table.columns]
+        parts += [f"<th{_class(table, c)}>{_escape(c.title)}</th>" for c in columns]
         parts.append("</tr></thead><tbody>")
         previous: dict[str, Entry] = {}
-        first = table.columns[0].key
+        grid = [column.key for column in columns if column.shared]
         for row in table.rows:
-            rule = ' class="rule"' if previous and row.get(first) != previous.get(first) else ""
+            rule = ' class="rule"' if previous and any(row.get(k) != previous.get(k) for k in grid) else ""
             parts.append(f"<tr{rule}>")
-            for column in table.columns:
+            for column in columns:
                 reason = reason_of(row.get(column.key))
                 text = _escape(column.text(row.get(column.key)))
                 if "[" in text and isinstance(row.get(column.key), Estimate):
                     value, _, interval = text.partition(" ")
                     text = f'{value} <span class="interval">{interval}</span>'
                 mark = f"<sup>{marks[reason]}</sup>" if reason else ""
-                parts.append(f"<td{_class(table, column)}>{text}{mark}</td>")
+                parts.append(f"<td{_class(table, column, text)}>{text}{mark}</td>")
             parts.append("</tr>")
             previous = row
         parts.append("</tbody></table></div>")
@@ -94,17 +96,17 @@ def to_html(table: Table, number: int | None = None) -> str:
 
 def to_text(table: Table, *, max_rows: int = 60) -> str:
     """Aligned columns for a terminal; control characters in names are dropped."""
-    marks = table.footnotes()
-    rows = [[column.title for column in table.columns]]
+    marks, columns = table.footnotes(), table.shown_columns
+    rows = [[column.title for column in columns]]
     for row in table.rows[:max_rows]:
         fields = []
-        for column in table.columns:
+        for column in columns:
             reason = reason_of(row.get(column.key))
             fields.append(column.text(row.get(column.key)) + (marks[reason].translate(_SUPERSCRIPT) if reason else ""))
         rows.append([_printable(field) for field in fields])
-    widths = [max(_width(row[i]) for row in rows) for i in range(len(table.columns))]
-    right = [_numeric(table, column) for column in table.columns]
-    lines = [table.caption, ""]
+    widths = [max(_width(row[i]) for row in rows) for i in range(len(columns))]
+    right = [_numeric(table, column) for column in columns]
+    lines = [_printable(table.caption), ""]
     for index, fields in enumerate(rows):
         padded = []
         for text, width, is_number in zip(fields, widths, right, strict=True):
@@ -147,8 +149,10 @@ def _numeric(table: Table, column: Column) -> bool:
     return column.kind != "plain" or any(isinstance(e, int | float) for e in entries)
 
 
-def _class(table: Table, column: Column) -> str:
-    return ' class="num"' if _numeric(table, column) else ""
+def _class(table: Table, column: Column, text: str | None = None) -> str:
+    if _numeric(table, column):
+        return ' class="num"'
+    return ' class="short"' if text is not None and len(text) <= _SHORT else ""
 
 
 _CSV_SUFFIXES = {

@@ -30,12 +30,15 @@ class Column:
         key: Name in rows and CSV; an estimate adds `_low`, `_high` (and `_t_low`, `_t_high`) to it.
         title: Heading.
         digits: Digits after the decimal point of floats and estimates.
+        shared: How the caption names the value where all rows have the same one, with `{}` for it; empty keeps the
+            column. Set for the columns that place a cell in the grid.
         kind: "plain", "estimate" or "ratio": which columns CSV gets, also in a table without rows.
     """
 
     key: str
     title: str
     digits: int = 2
+    shared: str = ""
     kind: Literal["plain", "estimate", "ratio"] = "plain"
 
     def text(self, entry: Entry) -> str:
@@ -78,9 +81,19 @@ class Table:
     notes: list[str] = field(default_factory=list)
 
     @property
+    def shown_columns(self) -> list[Column]:
+        """Columns of a printed table: those of the grid with one value in all rows are in the caption instead."""
+        return [column for column in self.columns if not self._constant(column)]
+
+    @property
     def caption(self) -> str:
-        """Title with the fidelity label."""
-        return f"{self.title} [fidelity: {self.fidelity}]" if self.fidelity else f"{self.title} [no records]"
+        """Title with the grid values that all rows share, and the fidelity label."""
+        shared = [c.shared.format(c.text(self.rows[0].get(c.key))) for c in self.columns if self._constant(c)]
+        title = f"{self.title} ({', '.join(shared)})" if shared else self.title
+        return f"{title} [fidelity: {self.fidelity}]" if self.fidelity else f"{title} [no records]"
+
+    def _constant(self, column: Column) -> bool:
+        return bool(column.shared) and len(self.rows) > 1 and len({str(row.get(column.key)) for row in self.rows}) == 1
 
     def footnotes(self) -> dict[str, str]:
         """Reason -> its mark (a, b, ..., aa), in order of appearance."""

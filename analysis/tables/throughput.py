@@ -75,7 +75,7 @@ def segment_table(cells: list[CellResult], fidelity: str | None, baseline: str |
     )
     for cell in cells:
         for segment in cell.segments:
-            ratio: Entry = None if cell.is_baseline else hole_or(cell, segment.speedup)
+            ratio: Entry = "baseline" if cell.is_baseline else hole_or(cell, segment.speedup)
             table.rows.append(
                 key_fields(cell.key)
                 | {

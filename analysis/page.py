@@ -1,0 +1,126 @@
+"""The report as one HTML page that needs no network, and as Markdown."""
+
+import base64
+import dataclasses
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from analysis.figures import FigureFile
+from analysis.provenance import Fact
+from analysis.tables import Table, to_html, to_markdown
+from analysis.tables.render import escape_markdown
+
+__all__ = ["Page", "to_html_page", "to_markdown_page"]
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_LONG = 40
+"""Rows above which a table is folded."""
+_MAX_ROWS = 400
+"""Rows a table has on the page; CSV always has all."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Page:
+    """Everything the report says.
+
+    Args:
+        name: Name of the sweep.
+        generated_utc: When the report was written.
+        fidelity: What the numbers mean; null without records.
+        meaning: The same in a sentence.
+        findings: Opening sentences.
+        problems: What makes the report incomplete.
+        notes: What was set aside, and cautions.
+        tables: Tables in order, the headline first.
+        figures: Figures in order.
+        failures: (which repeat, why and the log's last lines).
+        facts: Provenance.
+        configs: (arm, its configuration as JSON).
+    """
+
+    name: str
+    generated_utc: str
+    fidelity: str | None
+    meaning: str
+    findings: list[str]
+    problems: list[str]
+    notes: list[str]
+    tables: list[Table]
+    figures: list[FigureFile]
+    failures: list[tuple[str, str]] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
+    configs: list[tuple[str, str]] = field(default_factory=list)
+
+
+def to_html_page(page: Page) -> str:
+    """A self-contained page: styles and figures inside it, no script, nothing loaded from elsewhere."""
+    return _template().render(
+        page=page,
+        tables=[_html_table(table, number) for number, table in enumerate(page.tables, 1)],
+        figures=[{"file": figure, "uri": _data_uri(figure.svg)} for figure in page.figures],
+    )
+
+
+def to_markdown_page(page: Page) -> str:
+    """The same report in Markdown; figures are links to the files beside it."""
+    lines = [f"# Sweep {escape_markdown(page.name)}", "", f"Written {page.generated_utc} (UTC)."]
+    lines += ["", f"**Fidelity: {page.fidelity or 'none'}.** {escape_markdown(page.meaning)}", ""]
+    lines += [f"- {escape_markdown(sentence)}" for sentence in page.findings]
+    if page.problems:
+        lines += ["", "## Problems", "", *(f"- {escape_markdown(problem)}" for problem in page.problems)]
+    if page.notes:
+        lines += ["", "## Notes", "", *(f"- {escape_markdown(note)}" for note in page.notes)]
+    lines += ["", "## Tables", ""]
+    lines += [to_markdown(_shortened(table)) for table in page.tables]
+    if page.figures:
+        lines += ["## Figures", ""]
+        for figure in page.figures:
+            title = escape_markdown(figure.title)
+            lines += [f"![{title}](figures/{figure.svg.name})", "", f"{title}. {escape_markdown(figure.caption)}", ""]
+    if page.failures:
+        lines += ["## Failed attempts", ""]
+        for where, why in page.failures:
+            indented = "\n".join(f"    {line}" for line in why.splitlines())
+            lines += [escape_markdown(where), "", indented, ""]
+    lines += ["## Provenance", ""]
+    lines += [f"- {fact.name}: {escape_markdown('; '.join(fact.values))}" for fact in page.facts] or ["No records."]
+    return "\n".join(lines) + "\n"
+
+
+def _html_table(table: Table, number: int) -> dict[str, Any]:
+    shown = _shortened(table)
+    return {
+        "table": table,
+        "number": number,
+        # `to_html` escapes every field
+        "html": Markup(to_html(shown, number)),
+        "folded": len(shown.rows) > _LONG and number > 1,
+    }
+
+
+def _shortened(table: Table) -> Table:
+    if len(table.rows) <= _MAX_ROWS:
+        return table
+    note = f"The first {_MAX_ROWS} of {len(table.rows)} rows; tables/{table.name}.csv has all."
+    return dataclasses.replace(table, rows=table.rows[:_MAX_ROWS], notes=[note, *table.notes])
+
+
+def _data_uri(svg: Path) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.read_bytes()).decode("ascii")
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html")
