@@ -1,4 +1,4 @@
-"""Kill a server's whole process group when the process that ordered it dies, also by SIGKILL.
+"""Kill a server's whole process group when a process that ordered it dies, also by SIGKILL.
 
 A signal tied to the parent *thread* (`PR_SET_PDEATHSIG`) fires too early, and a thread inside the server can be
 starved by a stuck GIL. So a separate watcher process, a few MiB and no imports beyond the standard library, waits on
@@ -12,48 +12,50 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 PARENT_PID_ENV = "HYBRID_SPARK_PARENT_PID"
 POLL_INTERVAL_S = 0.25
 EXIT_GRACE_S = 0.5
 """Time between the server's own exit and the killing of what it left: its resource tracker unlinks shared memory."""
 
-__all__ = ["PARENT_PID_ENV", "start_from_env", "watch_parent"]
+__all__ = ["PARENT_PID_ENV", "start_from_env", "watch_parents"]
 
 
 def start_from_env(environ: Mapping[str, str] = os.environ) -> int | None:
-    """Guard this process if the environment names a parent.
+    """Guard this process if the environment names the processes to follow.
 
     Args:
-        environ: Looked up for `HYBRID_SPARK_PARENT_PID`, a decimal process id.
+        environ: Looked up for `HYBRID_SPARK_PARENT_PID`: decimal process ids, separated by commas (the worker that
+            started the server, and the sweep that started the worker).
 
     Returns:
         The watcher's process id, or None when the variable is unset.
 
     Raises:
-        ValueError: The variable is no process id.
+        ValueError: The variable holds something else.
         RuntimeError: The watcher could not start.
     """
     value = environ.get(PARENT_PID_ENV)
     if not value:
         return None
-    if not value.isascii() or not value.isdigit() or int(value) <= 1:
+    words = value.split(",")
+    if not all(word.isascii() and word.isdigit() and int(word) > 1 for word in words):
         raise ValueError(
-            f"{PARENT_PID_ENV} must be the id of the process to follow, got {value!r}. "
+            f"{PARENT_PID_ENV} must be the ids of the processes to follow, separated by commas, got {value!r}. "
             "Unset it to run the server unguarded."
         )
-    return watch_parent(int(value))
+    return watch_parents([int(word) for word in words])
 
 
-def watch_parent(parent_pid: int) -> int:
+def watch_parents(parent_pids: Sequence[int]) -> int:
     """Start the watcher and return once it is in force.
 
     The calling process becomes the leader of its own process group if it is not yet: the group is what gets killed,
-    and it must not contain the parent.
+    and it must not contain a parent.
 
     Args:
-        parent_pid: The process whose death ends the group; it need not be the direct parent.
+        parent_pids: The death of any of these ends the group; they need not be direct parents.
 
     Returns:
         The watcher's process id.
@@ -64,7 +66,7 @@ def watch_parent(parent_pid: int) -> int:
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)
     # -I -S: no site packages, no environment: it starts in milliseconds and nothing of the project runs in it.
-    command = [sys.executable, "-I", "-S", os.path.abspath(__file__), str(parent_pid), str(os.getpid())]
+    command = [sys.executable, "-I", "-S", os.path.abspath(__file__), str(os.getpid()), *map(str, parent_pids)]
     watcher = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, close_fds=True)
     assert watcher.stdout is not None
     with watcher.stdout:
@@ -122,21 +124,21 @@ def _wait_any(processes: list[_Process]) -> None:
         select.select(fds, [], [], timeout_s)
 
 
-def _watch(parent_pid: int, server_pid: int) -> None:
+def _watch(server_pid: int, parent_pids: Sequence[int]) -> None:
     """Body of the watcher process; ends by killing its own group."""
     # An orderly stop signals the whole group first; the guard must stay until the group is really gone.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    parent, server = _Process(parent_pid), _Process(server_pid)
+    parents, server = [_Process(pid) for pid in parent_pids], _Process(server_pid)
     if os.getppid() != server_pid:
         server.gone = True  # it died before we could open it
     os.write(1, b"ready\n")
     os.close(1)
-    _wait_any([parent, server])
-    if parent.is_alive():
+    _wait_any([*parents, server])
+    if all(parent.is_alive() for parent in parents):
         time.sleep(EXIT_GRACE_S)
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 if __name__ == "__main__":
-    _watch(int(sys.argv[1]), int(sys.argv[2]))
+    _watch(int(sys.argv[1]), [int(word) for word in sys.argv[2:]])
