@@ -1,7 +1,7 @@
 # Every target makes its own environment first; with a matching one that takes a fraction of a second.
 #   make demo   a real sweep on this machine and its report      make test   everything CI runs
 #   make check  format, lint, types and the fast tests           make env    the environment alone
-#   make model  the small model alone                            make lock   regenerate requirements/*.lock
+#   make model  the small model alone                            make lock   regenerate requirements/cpu.lock
 #   make clean  remove the environment and caches (results and downloaded models stay)
 
 SHELL := /bin/bash

@@ -134,15 +134,15 @@ class Progress:
 
     def __init__(self, label: str, total: int) -> None:
         self.label, self.total = label, total
-        self.started, self.last_print = time.monotonic(), 0.0
+        self.started = self.last_print = time.monotonic()
         self.collected, self.what = 0, "starting"
 
     def feed(self, line: str) -> None:
         """Follow pip's own output."""
         words = line.split()
-        if words[:1] == ["Collecting"] and len(words) > 1:
+        if words[:1] in (["Collecting"], ["Processing"]) and len(words) > 1:
             self.collected += 1
-            self.what = "looking up " + words[1].split(";")[0]
+            self.what = "looking up " + words[1].rsplit("/", 1)[-1]
         elif words[:1] == ["Downloading"] and len(words) > 1:
             self.what = "downloading " + " ".join([words[1].rsplit("/", 1)[-1], *words[2:]])
         elif line.startswith("Installing collected packages"):
