@@ -114,7 +114,7 @@ def _from_hub(model: ModelConfig, *, fetch: bool) -> ResolvedModel:
             f"model.checkpoint={model.checkpoint} needs huggingface_hub, which is not installed. "
             "It comes with vLLM: run make env, or pip install -e '.[gpu]'."
         ) from error
-    cached = _hub_cache(hub, model)
+    cached = _hub_cache(model)
     if cached is not None:
         return cached
     key = f"model.checkpoint={model.checkpoint}" + (f", model.revision={model.revision}" if model.revision else "")
@@ -143,13 +143,19 @@ def _from_hub(model: ModelConfig, *, fetch: bool) -> ResolvedModel:
     return _hub_result(model, Path(folder))
 
 
-def _hub_cache(hub: Any, model: ModelConfig) -> ResolvedModel | None:
+def _hub_cache(model: ModelConfig) -> ResolvedModel | None:
     """Return the snapshot in the hub's cache if all of its weights are there."""
-    found = hub.try_to_load_from_cache(model.checkpoint, "config.json", revision=model.revision)
+    found = _try_cache(model.checkpoint, "config.json", revision=model.revision)
     if not isinstance(found, str):
         return None
     folder = Path(found).parent
     return None if _incomplete(folder) else _hub_result(model, folder)
+
+
+def _try_cache(*args: Any, **kwargs: Any) -> Any:
+    from huggingface_hub import try_to_load_from_cache
+
+    return try_to_load_from_cache(*args, **kwargs)
 
 
 def _hub_result(model: ModelConfig, folder: Path) -> ResolvedModel:

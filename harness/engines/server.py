@@ -282,7 +282,6 @@ class Server:
 
         while not self._owns_port():
             yield "nothing listens on its port", ""
-        yield "", "loading the model"
         while (reason := self._probe(lambda: probes.get(f"{self.base_url}/health", timeout_s=left(5)))) is not None:
             yield reason, ""
         names: list[str] = []

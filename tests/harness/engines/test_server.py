@@ -68,7 +68,7 @@ def test_ready_server_completes_a_chat_and_stops_without_a_trace(tmp_path: Path)
         assert running.listener_checked
         assert complete_chat(running.base_url, "fake-model", timeout_s=5, max_tokens=3) == 3
         pid, port = running.pid, running.port
-    assert statuses == ["starting the server", "loading the model", "waiting for the first completion"]
+    assert statuses == ["starting the server", "waiting for the first completion"]
     assert not running.alive()
     assert not _alive(pid)
     assert not _answers(port)
@@ -184,7 +184,7 @@ def test_interrupt_while_starting_leaves_no_process(tmp_path: Path) -> None:
     pids = []
 
     def interrupt(status: str) -> None:
-        if status == "loading the model":
+        if status == "waiting for the first completion":
             pids.extend(child.pid for child in psutil.Process().children())
             raise KeyboardInterrupt
 

@@ -7,35 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engine_plans import plan
 
-from harness.config.compose import compose_grid, known_options
-from harness.config.schema import WorkloadConfig
+from harness.config.compose import known_options
 from harness.engines import ServerCommand, get_engine
-from harness.plan import Cell, Plan, make_plan
-from workloads import LoadedWorkload, Request
+from harness.plan import Cell
 
 ENGINES = ("vllm", "vllm_cpu")
-
-
-def _load(workload: WorkloadConfig, seed: int) -> LoadedWorkload:
-    del seed
-    requests = [
-        Request(
-            id=str(i),
-            part="edits",
-            messages=[{"role": "user", "content": f"edit {i}"}],
-            max_output_tokens=8,
-            distance=0.1,
-        )
-        for i in range(12)
-    ]
-    return LoadedWorkload(
-        name=workload.name, requests=requests, parts=["edits"], source="test", licence="none", citation="none"
-    )
-
-
-def plan(*overrides: str) -> Plan:
-    return make_plan(compose_grid(list(overrides)), _load)
 
 
 def build(cell: Cell, work_dir: Path, *, model_path: str | None = None) -> ServerCommand:
