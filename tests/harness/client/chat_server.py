@@ -36,7 +36,7 @@ class State:
         lines = {
             "vllm:num_requests_running": self.running,
             "vllm:num_requests_waiting": 0,
-            "vllm:generation_tokens_total": self.generated + o.extra_tokens,
+            "vllm:generation_tokens_total": self.generated + (self.finished if o.miscount else 0),
             "vllm:prompt_tokens_total": 0,
             "vllm:num_preemptions_total": 0,
             "vllm:prefix_cache_hits_total": self.finished if o.prefix_hits else 0,
@@ -106,6 +106,8 @@ class Handler(BaseHTTPRequestHandler):
         ids = prompt_ids(body["messages"])
         if self.state.options.fail == "double_bos":
             ids = [BOS, *ids]
+        if self.state.options.fail == "other_template":
+            ids = [BOS, *ids[2:]]
         usage = {"prompt_tokens": len(ids), "completion_tokens": 1, "total_tokens": len(ids) + 1}
         choice = {"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "length"}
         with self.state.lock:
@@ -182,7 +184,7 @@ def main() -> None:
     parser.add_argument("--healthy", type=int, default=0, help="requests answered well before failures begin")
     parser.add_argument("--fail", default="")
     parser.add_argument("--spec", default="")
-    parser.add_argument("--extra-tokens", type=int, default=0)
+    parser.add_argument("--miscount", action="store_true", help="one token too many a request")
     parser.add_argument("--prefix-hits", action="store_true")
     parser.add_argument("--bodies", default="")
     Handler.state = State(parser.parse_args())
