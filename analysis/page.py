@@ -13,7 +13,7 @@ from markupsafe import Markup
 from analysis.figures import FigureFile
 from analysis.provenance import Fact
 from analysis.tables import Table, to_html, to_markdown
-from analysis.tables.render import escape_markdown
+from analysis.tables.render import escape_markdown, printable
 
 __all__ = ["Page", "to_html_page", "to_markdown_page"]
 
@@ -85,7 +85,7 @@ def to_markdown_page(page: Page) -> str:
     if page.failures:
         lines += ["## Failed attempts", ""]
         for where, why in page.failures:
-            indented = "\n".join(f"    {line}" for line in why.splitlines())
+            indented = "\n".join(f"    {line}" for line in printable(why, keep="\n\t").splitlines())
             lines += [escape_markdown(where), "", indented, ""]
     lines += ["## Provenance", ""]
     lines += [f"- {fact.name}: {escape_markdown('; '.join(fact.values))}" for fact in page.facts] or ["No records."]
@@ -114,12 +114,18 @@ def _data_uri(svg: Path) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(svg.read_bytes()).decode("ascii")
 
 
+def _visible(value: Any) -> Any:
+    """Control characters are replaced before the template escapes a string; markup is escaped already."""
+    return printable(value, keep="\n\t") if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 @cache
 def _template() -> Template:
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_visible,
         trim_blocks=True,
         lstrip_blocks=True,
     )

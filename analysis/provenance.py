@@ -1,6 +1,7 @@
 """Where a sweep's numbers come from: every distinct value, and how many repeats share it."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from harness.schema import Provenance, Record
 __all__ = ["Fact", "arm_configs", "cautions", "log_tails", "provenance_facts"]
 
 _MAX_VALUES = 8
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+"""Terminal colours in logs."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -76,7 +79,7 @@ def log_tails(records: list[Record], *, max_tails: int = 30, max_chars: int = 40
         if failure is None:
             tails.append((where, "the record gives no reason"))
             continue
-        log = failure.log_tail[-max_chars:]
+        log = _COLOUR.sub("", failure.log_tail)[-max_chars:]
         tails.append((where, f"{failure.stage}: {failure.kind}: {failure.message}" + (f"\n\n{log}" if log else "")))
     if len(records) > max_tails:
         tails.append((f"{len(records) - max_tails} more failed attempts", "See their record.json."))

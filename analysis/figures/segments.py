@@ -95,33 +95,27 @@ def _draw(
     models = list(dict.fromkeys(cell.key.point.model for cell in cells))
     batch_sizes = sorted({cell.key.point.batch_size for cell in cells})
     slots, bucketed = _slots(cells)
-    width = min(7.0, max(2.6, 0.34 * len(slots) + 1.0 if bucketed else 0.95 * len(slots) + 0.8))
-    figure, axes = new_figure(len(models), len(batch_sizes), panel_width_in=width, panel_height_in=2.25)
+    width = max(2.7, 0.21 * len(slots) + 0.7 if bucketed else 0.8 * len(slots) + 1.1)
+    places, num_rows, num_columns = _layout(models, batch_sizes)
+    figure, axes = new_figure(num_rows, num_columns, panel_width_in=width, panel_height_in=2.25)
+    for panel in axes.flat:
+        panel.set_axis_off()
     labels = list(dict.fromkeys(cell.key.arm_label for cell in cells))
     handles: dict[str, Any] = {}
-    for i, model in enumerate(models):
-        for j, batch_size in enumerate(batch_sizes):
-            panel = axes[i][j]
-            here = [c for c in cells if c.key.point.model == model and c.key.point.batch_size == batch_size]
-            line = panel.axhline(1, color="0.35", linewidth=0.9, linestyle=(0, (4, 2)), zorder=0.5)
-            handles.setdefault(quantity.reference, line)
-            for cell in here:
-                label = cell.key.arm_label
-                position = (labels.index(label), len(labels))
-                draw = _lines if bucketed else _bars
-                handles.setdefault(label, draw(panel, cell, quantity, slots, styles[label], position))
-            panel.set_title(plain_label(f"{model}, batch size {batch_size}"))
-            panel.set_xticks([slot.x for slot in slots], [plain_label(slot.label) for slot in slots])
-            if bucketed:
-                panel.tick_params(axis="x", labelrotation=45)
-            panel.set_xlim(slots[0].x - 0.6, slots[-1].x + 0.6)
-            panel.spines[["top", "right"]].set_visible(False)
-            panel.grid(axis="y", color="0.9", linewidth=0.6)
-            panel.set_axisbelow(True)
-            if j == 0:
-                panel.set_ylabel(quantity.axis)
-            if bucketed and i == len(models) - 1:
-                panel.set_xlabel("Edit distance")
+    for (model, batch_size), (row, column) in places.items():
+        panel = axes[row][column]
+        here = [c for c in cells if c.key.point.model == model and c.key.point.batch_size == batch_size]
+        panel.set_axis_on()
+        line = panel.axhline(1, color="0.35", linewidth=0.9, linestyle=(0, (4, 2)), zorder=0.5)
+        handles.setdefault(quantity.reference, line)
+        for cell in here:
+            label = cell.key.arm_label
+            draw = _lines if bucketed else _bars
+            position = (labels.index(label), len(labels))
+            handles.setdefault(label, draw(panel, cell, quantity, slots, styles[label], position))
+        _dress(panel, f"{model}, batch size {batch_size}", slots, bucketed)
+        if column == 0:
+            panel.set_ylabel(quantity.axis)
     title = f"{quantity.title}, {workload}, T={temperature:g} [fidelity: {fidelity}]"
     figure.suptitle(plain_title(title) + (f"\n{quantity.warning}" if quantity.warning else ""), fontsize=9)
     figure.legend(
@@ -141,6 +135,29 @@ def _draw(
         pdf=pdf,
         width_in=figure.get_figwidth(),
     )
+
+
+def _layout(models: list[str], batch_sizes: list[int]) -> tuple[dict[tuple[str, int], tuple[int, int]], int, int]:
+    """Panel of each (model, batch size): at most three in a row, each model from a new row; rows and columns."""
+    num_columns = next((n for n in (3, 2) if len(batch_sizes) % n == 0), min(len(batch_sizes), 3))
+    rows_per_model = -(-len(batch_sizes) // num_columns)
+    places = {}
+    for i, model in enumerate(models):
+        for j, batch_size in enumerate(batch_sizes):
+            places[model, batch_size] = (i * rows_per_model + j // num_columns, j % num_columns)
+    return places, len(models) * rows_per_model, num_columns
+
+
+def _dress(panel: Any, title: str, slots: list[_Slot], bucketed: bool) -> None:
+    panel.set_title(plain_label(title))
+    panel.set_xticks([slot.x for slot in slots], [plain_label(slot.label) for slot in slots])
+    if bucketed:
+        panel.tick_params(axis="x", labelrotation=60)
+        panel.set_xlabel("Edit distance")
+    panel.set_xlim(slots[0].x - 0.6, slots[-1].x + 0.6)
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.grid(axis="y", color="0.9", linewidth=0.6)
+    panel.set_axisbelow(True)
 
 
 def _slots(cells: list[CellResult]) -> tuple[list[_Slot], bool]:

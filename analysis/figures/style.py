@@ -105,6 +105,9 @@ def new_figure(num_rows: int, num_columns: int, *, panel_width_in: float, panel_
 def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
     """Write `<name>.svg` and `<name>.pdf` without a date, so that the same data give the same bytes."""
     folder.mkdir(parents=True, exist_ok=True)
+    # laid out once: otherwise both formats lay it out again
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
     svg, pdf = folder / f"{name}.svg", folder / f"{name}.pdf"
     figure.savefig(svg, transparent=True, metadata={"Date": None})
     figure.savefig(pdf, metadata={"CreationDate": None})

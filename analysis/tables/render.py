@@ -9,7 +9,7 @@ import unicodedata
 from analysis.statistics import Estimate
 from analysis.tables.table import Column, Entry, Hole, Table, reason_of
 
-__all__ = ["escape_markdown", "to_csv", "to_html", "to_markdown", "to_text"]
+__all__ = ["escape_markdown", "printable", "to_csv", "to_html", "to_markdown", "to_text"]
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+!|~$])")
 _CONTROL = ("Cc", "Cs", "Cf")
@@ -103,10 +103,10 @@ def to_text(table: Table, *, max_rows: int = 60) -> str:
         for column in columns:
             reason = reason_of(row.get(column.key))
             fields.append(column.text(row.get(column.key)) + (marks[reason].translate(_SUPERSCRIPT) if reason else ""))
-        rows.append([_printable(field) for field in fields])
+        rows.append([printable(field) for field in fields])
     widths = [max(_width(row[i]) for row in rows) for i in range(len(columns))]
     right = [_numeric(table, column) for column in columns]
-    lines = [_printable(table.caption), ""]
+    lines = [printable(table.caption), ""]
     for index, fields in enumerate(rows):
         padded = []
         for text, width, is_number in zip(fields, widths, right, strict=True):
@@ -118,20 +118,20 @@ def to_text(table: Table, *, max_rows: int = 60) -> str:
     if len(table.rows) > max_rows:
         lines.append(f"... {len(table.rows) - max_rows} more rows in the report")
     notes = [*table.all_notes, *(f"{mark.translate(_SUPERSCRIPT)} {reason}." for reason, mark in marks.items())]
-    return "\n".join([*lines, *(["", *map(_printable, notes)] if notes else [])])
+    return "\n".join([*lines, *(["", *map(printable, notes)] if notes else [])])
 
 
 def escape_markdown(text: str) -> str:
     """Text that Markdown shows as it is, on one line."""
-    one_line = " ".join(_printable(text, keep="\n").split("\n"))
+    one_line = " ".join(printable(text, keep="\n").split("\n"))
     return _MARKDOWN.sub(r"\\\1", html.escape(one_line, quote=False))
 
 
 def _escape(text: str) -> str:
-    return html.escape(_printable(text), quote=True)
+    return html.escape(printable(text), quote=True)
 
 
-def _printable(text: str, keep: str = "") -> str:
+def printable(text: str, keep: str = "") -> str:
     """Replace control characters, which no format can carry, and keep everything else."""
     return "".join(
         c if c in keep or c in _JOINERS or unicodedata.category(c) not in _CONTROL else "\ufffd" for c in text

@@ -1,0 +1,121 @@
+"""Tables as values and as text."""
+
+import csv
+import io
+from html.parser import HTMLParser
+
+import pytest
+
+from analysis.statistics import Estimate, Ratio
+from analysis.tables import Column, Hole, Table, to_csv, to_html, to_markdown, to_text
+
+COLUMNS = [
+    Column(key="model", title="Model", shared="model {}"),
+    Column(key="arm", title="Arm"),
+    Column(key="x", title="Throughput", digits=1, kind="estimate"),
+    Column(key="s", title="Speedup", kind="ratio"),
+]
+
+
+def _table() -> Table:
+    return Table(name="t", title="Title", fidelity="cpu", columns=COLUMNS)
+
+
+def test_caption_carries_the_fidelity() -> None:
+    assert _table().caption == "Title [fidelity: cpu]"
+
+
+def test_estimate_is_printed_with_its_interval_and_level_mark() -> None:
+    assert COLUMNS[2].text(Estimate(value=1234.56, low=1200.0, high=1300.04, n=3)) == "1,234.6 [1,200.0, 1,300.0]"
+    assert COLUMNS[3].text(Ratio(value=1.0, low=0.98, high=1.02, n=3)) == "1.00 [0.98, 1.02]°"
+
+
+@pytest.mark.parametrize("entry", [None, Hole(reason="not run"), Estimate(value=None, reason="not run")])
+def test_missing_value_is_a_dash_and_never_a_zero(entry: Hole | Estimate | None) -> None:
+    assert COLUMNS[2].text(entry) == "\u2013"
+
+
+def test_reasons_become_footnotes_once_each() -> None:
+    table = _table()
+    for arm in ("a", "b"):
+        table.rows.append({"model": "m", "arm": arm, "x": Hole(reason="not run"), "s": Hole(reason="no baseline")})
+    assert table.footnotes() == {"not run": "a", "no baseline": "b"}
+    assert to_markdown(table).count("not run") == 1
+    assert "\u2013<sup>a</sup>" in to_markdown(table)
+
+
+def test_footnote_marks_go_on_past_z() -> None:
+    table = _table()
+    table.rows = [{"arm": "a", "x": Hole(reason=f"reason {i}")} for i in range(30)]
+    assert list(table.footnotes().values())[25:28] == ["z", "aa", "ab"]
+
+
+def test_column_with_one_value_moves_to_the_caption_but_stays_in_csv() -> None:
+    table = _table()
+    table.rows = [{"model": "m1", "arm": "a"}, {"model": "m1", "arm": "b"}]
+    assert table.caption == "Title (model m1) [fidelity: cpu]"
+    assert "Model" not in to_markdown(table)
+    assert next(csv.reader(io.StringIO(to_csv(table))))[0] == "model"
+
+
+def test_csv_has_raw_values_and_reasons() -> None:
+    table = _table()
+    ratio = Ratio(value=1.23456, low=1.2, high=1.3, n=3, t_low=1.1, t_high=1.4, paired=True)
+    table.rows = [{"model": "m", "arm": "a", "x": Hole(reason="not run"), "s": ratio}]
+    (row,) = csv.DictReader(io.StringIO(to_csv(table)))
+    assert row["s"] == "1.23456"
+    assert (row["s_low"], row["s_high"], row["s_n"], row["s_t_low"]) == ("1.2", "1.3", "3", "1.1")
+    assert row["s_level"] == "False"
+    assert row["x"] == ""
+    assert row["notes"] == "x: not run"
+    assert row["fidelity"] == "cpu"
+
+
+def test_csv_header_does_not_depend_on_the_rows() -> None:
+    table = _table()
+    empty = to_csv(table).splitlines()[0]
+    table.rows = [{"model": "m", "arm": "a", "x": Estimate(value=1.0)}]
+    assert to_csv(table).splitlines()[0] == empty
+
+
+def test_markdown_row_survives_hostile_text() -> None:
+    table = _table()
+    table.rows = [{"model": "a|b\n<script>", "arm": "*x* `y` [z](u)"}, {"model": "c", "arm": "d"}]
+    row = to_markdown(table).splitlines()[4]
+    assert row.count(" | ") == len(COLUMNS) - 1
+    assert "<script>" not in row
+    assert "\\*x\\*" in row
+
+
+def test_html_is_escaped_and_balanced() -> None:
+    table = _table()
+    table.rows = [{"model": "<script>alert(1)</script>", "arm": "\"'&\x00", "x": Hole(reason="<b>")}]
+    text = to_html(table, 1)
+    opened: list[str] = []
+
+    class Balance(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            if tag != "br":
+                opened.append(tag)
+
+        def handle_endtag(self, tag: str) -> None:
+            assert opened.pop() == tag
+
+    Balance().feed(text)
+    assert opened == []
+    assert "<script" not in text
+    assert "<b>" not in text.replace("<b>Table", "")
+    assert "\x00" not in text
+
+
+def test_plain_text_aligns_wide_characters() -> None:
+    table = _table()
+    table.rows = [{"model": "模型", "arm": "x"}, {"model": "abcd", "arm": "x"}]
+    lines = to_text(table).splitlines()[4:6]
+    assert lines[0].index("x") + 2 == lines[1].index("x")
+
+
+def test_plain_text_says_how_many_rows_it_leaves_out() -> None:
+    table = _table()
+    table.rows = [{"model": str(i), "arm": "a"} for i in range(10)]
+    assert "... 7 more rows in the report" in to_text(table, max_rows=3)
