@@ -197,7 +197,7 @@ def _segments(
             continue
         requests = [r for r in loaded.requests if r.part == part]
         for label, group in _group(requests, workload):
-            name = part if label is None else f"{part} {label}"
+            name = part if label is None else f"{part} {label}%"
             if workload.buckets is not None and label is not None and label not in workload.buckets:
                 continue
             if label is not None and len(group) < workload.min_bucket_size:

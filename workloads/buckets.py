@@ -29,10 +29,10 @@ def bucket_index(distance: float, *, width: float = 0.05) -> int:
 
 
 def bucket(distance: float, *, width: float = 0.05) -> str:
-    """Return the label of the bucket that holds an edit distance, e.g. "15-20%"."""
+    """Return the label of the bucket that holds an edit distance, in per cent, e.g. "15-20"."""
     percent = _width_percent(width)
     low = bucket_index(distance, width=width) * percent
-    return f"{low}-{low + percent}%"
+    return f"{low}-{low + percent}"
 
 
 def _width_percent(width: float) -> int:
@@ -43,4 +43,4 @@ def _width_percent(width: float) -> int:
 
 
 BUCKETS: tuple[str, ...] = tuple(bucket(low / 100) for low in range(0, 100, 5))
-"""The labels of the paper's 5% buckets, "0-5%" to "95-100%", in order."""
+"""The labels of the paper's 5% buckets, "0-5" to "95-100" per cent, in order."""

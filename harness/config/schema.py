@@ -158,7 +158,7 @@ class WorkloadConfig:
     parts: list[str] | None = None
     """Run only these parts; null runs all."""
     buckets: list[str] | None = None
-    """Run only these edit-distance buckets, for example `[15-20%]`; null runs all."""
+    """Run only these edit-distance buckets, in per cent, for example `[15-20]`; null runs all."""
     by_bucket: bool = True
     """Run each edit-distance bucket by itself, one after another on the same server."""
     bucket_width: float = 0.05

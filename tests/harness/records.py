@@ -7,7 +7,7 @@ def segment(name: str = "edits 10-15%", **changes: object) -> Segment:
     values: dict[str, object] = {
         "name": name,
         "part": name.split()[0],
-        "bucket": name.split()[1] if " " in name else None,
+        "bucket": name.split()[1].rstrip("%") if " " in name else None,
         "num_prompts": 4,
         "num_completed": 4,
         "num_failed": 0,

@@ -69,9 +69,9 @@ def test_bounds_of_the_filter(write_jsonl) -> None:
     ]
     loaded = workloads.load("canitedit", path=write_jsonl(rows))
     assert [(r.id, r.distance, r.bucket) for r in loaded.requests] == [
-        ("2", 0.05, "5-10%"),
-        ("4", 0.25, "25-30%"),
-        ("7", 0.25, "25-30%"),
+        ("2", 0.05, "5-10"),
+        ("4", 0.25, "25-30"),
+        ("7", 0.25, "25-30"),
     ]
     assert loaded.dropped == {TOO_SHORT: 1, OTHER_DISTANCE: 3}
 

@@ -34,7 +34,7 @@ def test_every_column_is_used(write_jsonl) -> None:
     assert request.messages == messages
     assert request.prompt == "u2"
     assert (request.id, request.part, request.max_output_tokens) == ("x/1", "mine", 17)
-    assert (request.distance, request.bucket) == (0.25, "25-30%")
+    assert (request.distance, request.bucket) == (0.25, "25-30")
     assert loaded.bucket_basis == "reference"
 
 
@@ -46,7 +46,7 @@ def test_parts_keep_the_order_of_the_file(write_jsonl) -> None:
 
 def test_an_empty_reference_is_a_full_rewrite(write_jsonl) -> None:
     (request,) = _load(write_jsonl([{"prompt": "p", "input": "abc", "reference": ""}])).requests
-    assert (request.distance, request.bucket) == (1.0, "95-100%")
+    assert (request.distance, request.bucket) == (1.0, "95-100")
 
 
 @pytest.mark.parametrize("missing", ["input", "reference"])

@@ -48,7 +48,7 @@ def test_a_request_carries_the_row_as_it_is(write_jsonl) -> None:
     assert request.max_output_tokens == 4096
     assert request.input_program == program
     assert request.distance == 100 / LONG
-    assert request.bucket == "5-10%"
+    assert request.bucket == "5-10"
 
 
 def test_buckets_by_completion_are_labelled_a_stand_in(write_jsonl) -> None:

@@ -73,7 +73,7 @@ def cell(**changes: Any) -> Cell:
             SegmentPlan(
                 name="edits 10-15%",
                 part="edits",
-                bucket="10-15%",
+                bucket="10-15",
                 requests=[request(i, part="edits") for i in range(4)],
             ),
             SegmentPlan(name="chat", part="chat", bucket=None, requests=[request(i, system="s") for i in range(4, 7)]),
