@@ -132,6 +132,7 @@ def test_interpreter_runs_on_the_cpu_engine_only(make: Callable[..., ServerComma
     assert cpu.env["TRITON_INTERPRET"] == "1"
     assert cpu.env["CUDA_VISIBLE_DEVICES"] == ""
     assert cpu.env["OMP_NUM_THREADS"] == "3"
+    assert cpu.env["OMP_WAIT_POLICY"] == "passive"
     assert option(cpu, "--kv-cache-memory-bytes") == str(1 << 29)
     assert "--enforce-eager" in cpu.argv
     assert not cpu.uses_gpus
