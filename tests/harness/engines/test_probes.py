@@ -10,7 +10,7 @@ LOG = """\
 (APIServer pid=27) INFO 11-29 17:33:43 [api_utils.py:286] non-default args: {'host': '127.0.0.1', 'model': 'm', \
 'served_model_name': ['smollm2-135m'], 'max_num_seqs': 4, 'speculative_config': {'method': 'ngram_gpu'}}
 (EngineCore pid=85) INFO 11-29 17:34:14 [core.py:133] Initializing a V1 LLM engine (v0.32.0) with config: \
-model='/models/SmolLM2, (135M)', speculative_config=SpeculativeConfig(method='ngram_gpu', seed=99, num_spec_tokens=15), \
+model='/models/SmolLM2, (135M)', speculative_config=SpeculativeConfig(method='ngram_gpu', seed=99, num_tokens=15), \
 dtype=torch.bfloat16, max_seq_len=2048, quantization=None, enforce_eager=True, \
 observability_config=ObservabilityConfig(show=None, seed=98, cudagraph_metrics=False), seed=0, \
 served_model_name=smollm2-135m, enable_prefix_caching=False, enable_chunked_prefill=True, \
