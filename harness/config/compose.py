@@ -71,11 +71,13 @@ def compose_grid(overrides: list[str]) -> Grid:
     """
     parsed = _parse(overrides)
     _check_keys(parsed)
+    # Hydra refuses new keys in a dict that the schema leaves open unless forced; the user need not know which are dicts
+    forced = [f"++{o.input_line.lstrip('+')}" if _is_open(o.key_or_group) else str(o.input_line) for o in parsed]
     with _hydra():
-        sweep = _compose(overrides)
+        sweep = _compose(forced)
         _check_axes(sweep, parsed)
         points = {
-            group: [getattr(_compose([*overrides, f"{group}={name}"]), group) for name in names]
+            group: [getattr(_compose([*forced, f"{group}={name}"]), group) for name in names]
             for group, names in (
                 ("model", sweep.models),
                 ("workload", sweep.workloads),
@@ -155,20 +157,30 @@ def _check_keys(parsed: list[Override]) -> None:
 
 
 def _unknown_key(key: str) -> list[str]:
+    for node, path, part in _walk(key):
+        hints = typing.get_type_hints(node)
+        if part not in hints:
+            choices = sorted({*hints, *(GROUPS if not path else ())})
+            inside = f" in {'.'.join(path)}" if path else ""
+            return [f"{key}: unknown key {part!r}{inside}.{_did_you_mean(part, choices)}"]
+    return []
+
+
+def _is_open(key: str) -> bool:
+    """Whether a dotted key is a dict of the schema, or lies inside one."""
+    return any(typing.get_origin(typing.get_type_hints(node).get(part)) is dict for node, _, part in _walk(key))
+
+
+def _walk(key: str) -> Iterator[tuple[Any, list[str], str]]:
+    """Yield (dataclass, path to it, next part) for as much of a dotted key as the schema types."""
     node: Any = SweepConfig
     path: list[str] = []
     for part in key.split("."):
         if not dataclasses.is_dataclass(node):
-            return []  # inside a free dict or a list
-        hints = typing.get_type_hints(node)
-        if part not in hints:
-            where = ".".join(path)
-            choices = sorted({*hints, *(GROUPS if not path else ())})
-            inside = f" in {where}" if where else ""
-            return [f"{key}: unknown key {part!r}{inside}.{_did_you_mean(part, choices)}"]
-        node = _plain_type(hints[part])
-        path.append(part)
-    return []
+            return  # inside an open dict or a list
+        yield node, path, part
+        node = _plain_type(typing.get_type_hints(node).get(part))
+        path = [*path, part]
 
 
 def _plain_type(hint: Any) -> Any:

@@ -103,6 +103,12 @@ def _workload(workload: WorkloadConfig) -> Iterator[str]:
             f"workload.max_output_tokens must be at least 1, got {workload.max_output_tokens} "
             f"(workload {workload.name})."
         )
+    percent = round(workload.bucket_width * 100)
+    if percent < 1 or 100 % percent or abs(percent - workload.bucket_width * 100) > 1e-9:
+        yield (
+            f"workload.bucket_width must be a whole number of per cent that divides 100, got {workload.bucket_width} "
+            f"({workload.name}). The paper's buckets are 0.05 wide."
+        )
     if workload.min_bucket_size < 1:
         yield f"workload.min_bucket_size must be at least 1, got {workload.min_bucket_size} ({workload.name})."
 

@@ -76,6 +76,8 @@ def test_mistyped_top_level_key_suggests_the_right_one() -> None:
         ("arm.min_match=20", ["arm.min_match", "got 20"]),
         ("client.max_failed_fraction=1", ["client.max_failed_fraction", "got 1"]),
         ("workload.num_prompts=0", ["workload.num_prompts", "got 0"]),
+        ("workload.num_prompts_at={4:0}", ["workload.num_prompts_at[4]", "got 0"]),
+        ("workload.bucket_width=0.03", ["workload.bucket_width", "got 0.03"]),
         ("model=nosuch", ["model=nosuch", "smollm2-135m"]),
         ("name='a b'", ["name", "'a b'"]),
         ("name=../x", ["name", "../x"]),
@@ -96,3 +98,16 @@ def test_all_problems_are_reported_at_once() -> None:
 
 def test_engine_choice_overrides_the_experiment() -> None:
     assert compose_grid(["+exp=nextcoder", "engine=vllm_cpu"]).sweep.engine.enforce_eager
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "workload.options.limit=3",
+        "+workload.options.limit=3",
+        "workload.options={limit:3}",
+        "++workload.options.limit=3",
+    ],
+)
+def test_open_dicts_take_new_keys_however_they_are_written(override: str) -> None:
+    assert compose_grid([override]).sweep.workload.options["limit"] == 3

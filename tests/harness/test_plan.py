@@ -1,0 +1,140 @@
+import dataclasses
+
+import pytest
+
+from harness.config.compose import compose_grid
+from harness.config.schema import SweepConfig, WorkloadConfig
+from harness.plan import Plan, make_plan
+from workloads import LoadedWorkload, Request
+
+
+def _request(index: int, distance: float | None, part: str = "edits", text: str = "do it") -> Request:
+    return Request(
+        id=f"{part}-{index}",
+        part=part,
+        messages=[{"role": "user", "content": f"{text} {index}"}],
+        max_output_tokens=50,
+        distance=distance,
+    )
+
+
+def _load(requests: list[Request]):
+    def load(workload: WorkloadConfig, seed: int) -> LoadedWorkload:
+        parts = list(dict.fromkeys(r.part for r in requests))
+        return LoadedWorkload(
+            name=workload.name, requests=requests, parts=parts, source="test", licence="none", citation="none"
+        )
+
+    return load
+
+
+REQUESTS = [_request(i, i / 100) for i in range(12)] + [_request(i, None, "chat") for i in range(3)]
+
+
+def _plan(*overrides: str, requests: list[Request] = REQUESTS) -> Plan:
+    return make_plan(compose_grid(["+exp=demo", *overrides]), _load(requests))
+
+
+def _ids(*overrides: str, requests: list[Request] = REQUESTS) -> list[str]:
+    return [cell.cell_id for cell in _plan(*overrides, requests=requests).cells]
+
+
+def test_ids_are_stable_and_distinct() -> None:
+    ids = _ids()
+    assert ids == _ids()
+    assert len(set(ids)) == 2
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "seed=1",
+        "batch_sizes=[2]",
+        "temperatures=[1.0]",
+        "arm.max_match=10",
+        "model.max_model_len=1024",
+        "workload.max_output_tokens=10",
+        "engine.kv_cache_gib=1",
+        "client.ignore_eos=true",
+    ],
+)
+def test_id_changes_with_every_output_affecting_field(override: str) -> None:
+    assert set(_ids()).isdisjoint(_ids(override))
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "name=other",
+        "repeats=7",
+        "results_dir=elsewhere",
+        "engine.startup_timeout_s=1",
+        "engine.num_cpus=1",
+        "arm.label=Other",
+        "baseline=ngram",
+        "cluster.num_cpus=1",
+        "client.stall_timeout_s=5",
+    ],
+)
+def test_id_ignores_what_cannot_change_an_output(override: str) -> None:
+    assert _ids() == _ids(override)
+
+
+def test_every_field_of_the_configuration_is_marked_or_hashed() -> None:
+    """A new field is part of the id unless someone said it is not: the sweep's own axes are covered by the cell."""
+    covered = {"models", "workloads", "arms", "batch_sizes", "temperatures", "seed"}
+    nodes = {"engine", "cluster", "model", "workload", "arm", "client"}
+    for field in dataclasses.fields(SweepConfig):
+        assert field.name in covered | nodes or field.metadata.get("identity") is False, field.name
+
+
+def test_id_changes_with_a_prompt_of_the_workload() -> None:
+    changed = [_request(0, 0.0, text="do that"), *REQUESTS[1:]]
+    assert set(_ids()).isdisjoint(_ids(requests=changed))
+
+
+def test_buckets_become_segments_left_closed_and_small_ones_are_named() -> None:
+    plan = _plan("workload.by_bucket=true", "workload.bucket_width=0.05", "workload.min_bucket_size=5")
+    cell = plan.cells[0]
+    assert [(s.name, s.bucket, len(s.requests)) for s in cell.segments] == [
+        ("edits 0-5%", "0-5", 5),
+        ("edits 5-10%", "5-10", 5),
+        ("chat", None, 3),
+    ]
+    assert cell.left_out == ["edits 10-15% (2)"]
+
+
+def test_bucket_runs_at_least_its_own_prompts_and_an_unbucketed_part_exactly_the_number() -> None:
+    plan = _plan("workload.by_bucket=true", "workload.bucket_width=0.05", "workload.num_prompts_at={4:4}")
+    assert {s.name: len(s.requests) for s in plan.cells[0].segments} == {
+        "edits 0-5%": 5,
+        "edits 5-10%": 5,
+        "edits 10-15%": 4,
+        "chat": 4,
+    }
+
+
+def test_only_named_parts_and_buckets_run() -> None:
+    assert [s.name for s in _plan("workload.parts=[chat]").cells[0].segments] == ["chat"]
+    bucketed = _plan("workload.by_bucket=true", "workload.bucket_width=0.05", "workload.buckets=[5-10]")
+    assert [s.name for s in bucketed.cells[0].segments] == ["edits 5-10%", "chat"]
+
+
+def test_arms_are_interleaved_within_a_repeat_and_rotate() -> None:
+    runs = _plan("repeats=3", "batch_sizes=[1,4]").runs()
+    order = [(r.repeat, r.cell.batch_size, r.cell.arm.name) for r in runs]
+    assert order[:4] == [(0, 1, "vanilla"), (0, 1, "ngram"), (0, 4, "vanilla"), (0, 4, "ngram")]
+    assert order[4:6] == [(1, 1, "ngram"), (1, 1, "vanilla")]
+    assert len(runs) == 12
+
+
+def test_gpus_follow_the_batch_size_on_engine_vllm_only() -> None:
+    cells = _plan("engine=vllm", "batch_sizes=[4,128]").cells
+    assert {(c.batch_size, c.num_gpus) for c in cells} == {(4, 1), (128, 2)}
+    assert {c.num_gpus for c in _plan().cells} == {0}
+
+
+def test_cell_configuration_is_plain_json() -> None:
+    config = _plan().cells[0].config()
+    assert config["engine"]["kind"] == "vllm_cpu"
+    assert config["arm"]["drafter"] == "none"
