@@ -206,17 +206,11 @@ def _lines(
             capsize=2,
             zorder=3,
         )
-        for x, y, estimate in zip(xs, ys, estimates, strict=True):
-            hollow = isinstance(estimate, Ratio) and bool(estimate.level)
-            panel.plot(
-                [x],
-                [y],
-                style.marker,
-                color=style.color,
-                markersize=4.5,
-                mfc="white" if hollow else style.color,
-                zorder=4,
-            )
+        hollow = [isinstance(e, Ratio) and bool(e.level) for e in estimates]
+        for face, chosen in ((style.color, [not level for level in hollow]), ("white", hollow)):
+            if any(chosen):
+                shown = [y if keep else float("nan") for y, keep in zip(ys, chosen, strict=True)]
+                panel.plot(xs, shown, style.marker, color=style.color, markersize=4.5, mfc=face, zorder=4)
         handle = handle or (line, panel.plot([], [], style.marker, color=style.color, markersize=4.5)[0])
     return handle
 
