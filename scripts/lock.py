@@ -89,7 +89,7 @@ def lock_lines(frozen: list[str]) -> list[str]:
         name = canonical(name)
         if name not in NOT_LOCKED | CLOUD_CLI:
             lines.append(f"{name}=={version}" + (f" ; {MARKERS[name]}" if name in MARKERS else ""))
-    return sorted(lines)
+    return sorted(lines, key=requirement_name)
 
 
 def main() -> int:
