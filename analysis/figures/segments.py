@@ -95,12 +95,13 @@ def _draw(
     models = list(dict.fromkeys(cell.key.point.model for cell in cells))
     batch_sizes = sorted({cell.key.point.batch_size for cell in cells})
     slots, bucketed = _slots(cells)
-    width = max(2.7, 0.21 * len(slots) + 0.7 if bucketed else 0.8 * len(slots) + 1.1)
+    labels = list(dict.fromkeys(cell.key.arm_label for cell in cells))
+    bar_group_in = max(0.8, 0.36 * len(labels))
+    width = max(2.7, 0.21 * len(slots) + 0.7 if bucketed else bar_group_in * len(slots) + 1.1)
     places, num_rows, num_columns = _layout(models, batch_sizes)
     figure, axes = new_figure(num_rows, num_columns, panel_width_in=width, panel_height_in=2.25)
     for panel in axes.flat:
         panel.set_axis_off()
-    labels = list(dict.fromkeys(cell.key.arm_label for cell in cells))
     handles: dict[str, Any] = {}
     for (model, batch_size), (row, column) in places.items():
         panel = axes[row][column]
@@ -248,7 +249,17 @@ def _bars(
             top = max(value, estimate.high)
         if quantity.repeats is not None:
             ys = list(quantity.repeats(segment).values())
-            panel.plot([x] * len(ys), ys, style.marker, color="0.1", markersize=3, mfc="white", mew=0.7, zorder=5)
+            # beside the whisker, which would hide them
+            panel.plot(
+                [x - 0.28 * width] * len(ys),
+                ys,
+                style.marker,
+                color="0.1",
+                markersize=3,
+                mfc="white",
+                mew=0.7,
+                zorder=5,
+            )
         if len(slots) * count <= _MAX_LABELLED_BARS:
             text = f"{value:.2f}" + ("\u00b0" if isinstance(estimate, Ratio) and estimate.level else "")
             panel.annotate(text, (x, top), (0, 4), textcoords="offset points", ha="center", fontsize=7.5)
