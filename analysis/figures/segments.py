@@ -119,11 +119,14 @@ def _draw(
             panel.set_ylabel(quantity.axis)
     title = f"{quantity.title}, {workload}, T={temperature:g} [fidelity: {fidelity}]"
     figure.suptitle(plain_title(title) + (f"\n{quantity.warning}" if quantity.warning else ""), fontsize=9)
+    names = [plain_label(label) for label in handles]
+    # about 0.065 in a letter at this size, and the handle: a legend wider than the figure would be cut off
+    column_in = 0.065 * max(len(name) for name in names) + 0.55
     figure.legend(
         list(handles.values()),
-        [plain_label(label) for label in handles],
+        names,
         loc="outside lower center",
-        ncols=min(len(handles), 4),
+        ncols=max(1, min(len(handles), 5, int(figure.get_figwidth() / column_in))),
         handlelength=2.8,
     )
     name = f"{quantity.name}_{_stem(workload)}_T{temperature:g}"
