@@ -26,7 +26,7 @@ __all__ = [
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _TIMEOUT_S = 300.0
 _MAX_SHAPES = 3
-MIN_TOKENS_FOR_DRAFTS = 1000
+MIN_TOKENS_FOR_DRAFTS = 256
 """Output tokens after which an arm that speculates but never drafted is broken rather than unlucky."""
 
 
