@@ -4,7 +4,6 @@ Spawned children (EngineCore, workers) import the launcher's main module again, 
 the Triton backend into each of them before they import vLLM.
 """
 
-import os
 import sys
 
 from hybrid_spark import parent_guard, triton_cpu

@@ -35,10 +35,10 @@ def apply_fixes() -> list[str]:
 
 
 def _coerce_masks() -> None:
-    """Make masked loads and stores accept integer masks.
+    """Make masked loads and stores accept masks that the interpreter holds as integers.
 
-    A mask built as `vector & python_bool` is promoted to int32 by the interpreter, while compiled Triton keeps int1;
-    the interpreter's own load and store then fail with "mask has unsupported dtype".
+    A vector condition and-ed with a scalar one, `(i < n) & (tl.load(flag) > 0)`, is int1 in Triton's type system, but
+    the interpreter's NumPy data turn int32; its own load and store then fail with "mask has unsupported dtype".
     """
     import numpy as np
     import triton.language as tl
@@ -73,18 +73,10 @@ def _define_log1p() -> None:
     the resampling of probabilistic drafts would add None to log-probabilities. Written as log(1 + x) it loses
     precision for |x| far below 1, where log1p(x) ~ x is negligible beside the log-probability it is added to.
     """
-    import triton
-    import triton.language as tl
     from triton.language.extra import libdevice
 
-    if getattr(libdevice.log1p, _FIXED, False):
-        return
+    from hybrid_spark.triton_cpu.libdevice import log1p
 
-    @triton.jit
-    def log1p(arg0):  # type: ignore[no-untyped-def]
-        return tl.log(1.0 + arg0)
-
-    setattr(log1p, _FIXED, True)
     libdevice.log1p = log1p
 
 

@@ -1,11 +1,13 @@
-"""Patches of the interpreted CPU engine, for every arm alike: in force only on vLLM's CPU platform with TRITON_INTERPRET.
+"""Patches of the interpreted CPU engine, for every arm alike: only on vLLM's CPU platform with TRITON_INTERPRET=1.
 
 They change how fast vLLM's sampling runs, never what it returns. Workers apply them through vLLM's own hook for
 platform kernels, so the API server and the engine core import nothing for them.
 """
 
 import functools
+import importlib
 import os
+import warnings
 from typing import Any
 
 from hybrid_spark import triton_cpu
@@ -70,8 +72,6 @@ def replace_kernels() -> list[str]:
     Returns:
         The qualified names of the kernels replaced.
     """
-    import importlib
-
     from vllm.triton_utils.dispatcher import register_kernels
 
     from hybrid_spark.vllm_plugin.cpu_kernels import REPLACEMENTS, by_name
@@ -81,5 +81,8 @@ def replace_kernels() -> list[str]:
         module, _, attribute = name.rpartition(".")
         original = getattr(importlib.import_module(module), attribute)
         overrides[name] = by_name(original, make(original))
-    register_kernels(overrides)
+    with warnings.catch_warnings():
+        # The dispatcher looks at every attribute of every module, torch's deprecated ones included.
+        warnings.simplefilter("ignore")
+        register_kernels(overrides)
     return list(overrides)

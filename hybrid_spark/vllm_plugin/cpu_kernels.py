@@ -120,9 +120,7 @@ def make_local_logits_stats(original: Any) -> Callable[..., None]:
     """
 
     def local_logits_stats(**kw: Any) -> None:
-        argmax, maximum, sumexp = (
-            kw[f"target_local_{name}_ptr"] for name in ("argmax", "max", "sumexp")
-        )
+        argmax, maximum, sumexp = (kw[f"target_local_{name}_ptr"] for name in ("argmax", "max", "sumexp"))
         if kw["HAS_DRAFT_LOGITS"]:
             original[tuple(argmax.shape)](**kw)
             return

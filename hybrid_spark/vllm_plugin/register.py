@@ -48,6 +48,6 @@ def _wrap_init_speculator(config: PluginConfig) -> None:
     spec_decode.init_speculator = init_speculator
     # The model runner binds the name when it is imported. Plugins load before that; should the order ever change,
     # the early binding is corrected here.
-    model_runner = sys.modules.get("vllm.v1.worker.gpu.model_runner")
+    model_runner: Any = sys.modules.get("vllm.v1.worker.gpu.model_runner")
     if model_runner is not None:
         model_runner.init_speculator = init_speculator
