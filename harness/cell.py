@@ -21,7 +21,7 @@ from harness.engines.server import Server
 from harness.errors import EngineError, HarnessError
 from harness.plan import Cell, fidelity_of
 from harness.provenance import collect, utc_now
-from harness.redact import Redactor
+from harness.redact import Redactor, machine_places
 from harness.run.checks import check_prompt_ids
 from harness.run.measure import Measurement
 from harness.schema import Failure, Provenance, Record, RequestRecord, Segment, Status, derive
@@ -85,7 +85,7 @@ def failed_record(
     log_tail: str = "",
 ) -> Record:
     """Build the record of a repeat that failed before or outside `run_cell`."""
-    redactor = Redactor()
+    redactor = Redactor(places=machine_places())
     failure = Failure(stage=stage, kind=kind, message=redactor.text(message), log_tail=redactor.text(log_tail))
     provenance = collect(cell, redactor=redactor, seed=_seed(cell, repeat), started_utc=utc_now())
     return _record(cell, repeat, redactor, overrides, provenance, failure=failure)
@@ -125,7 +125,7 @@ class _Run:
     def record(self, overrides: list[str]) -> Record:
         """Write the run's other files, without secrets, and build its record."""
         environ = {} if self.command is None else self.command.env
-        redactor = Redactor(os.environ, environ)
+        redactor = Redactor(os.environ, environ, places=machine_places(self.staging))
         if self.failure is not None:
             self.failure.message = redactor.text(self.failure.message)
             self.failure.log_tail = redactor.text(self.failure.log_tail)

@@ -1,12 +1,13 @@
-"""Keep secrets out of records and logs: by the name of a variable or argument, by value, and by shape."""
+"""What must not reach a record or a log: secrets, by name, value and shape; and where folders lie on this machine."""
 
 import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["REDACTED", "Redactor", "is_secret_name"]
+__all__ = ["REDACTED", "Redactor", "is_secret_name", "machine_places"]
 
 REDACTED = "<redacted>"
 _SECRET_WORDS = ("token", "key", "secret", "password", "passwd", "passphrase", "credential", "credentials", "bearer")
@@ -37,14 +38,30 @@ def is_secret_name(name: str) -> bool:
     return any(word in _SECRET_WORDS or word.endswith(("apikey", "accesskey", "authtoken")) for word in words)
 
 
+def machine_places(run_dir: Path | None = None) -> dict[str, str]:
+    """Folders of this machine and what records call them, so that a record reads the same wherever it was made.
+
+    Args:
+        run_dir: The run's own folder, which moves when it is complete.
+    """
+    places = {str(Path(sys.prefix)): "<env>", str(Path(__file__).resolve().parents[1]): "<project>"}
+    home = Path.home()
+    if len(home.parts) > 1:
+        places[str(home)] = "~"
+    if run_dir is not None:
+        places |= {str(run_dir): "<run>", str(run_dir.resolve()): "<run>"}
+    return places
+
+
 class Redactor:
-    """Removes secrets from what is about to be written.
+    """Removes secrets, and the places of folders, from what is about to be written.
 
     Args:
         environs: Environments whose secret variables' values must not appear anywhere.
+        places: Folder -> its name in records.
     """
 
-    def __init__(self, *environs: Mapping[str, str]) -> None:
+    def __init__(self, *environs: Mapping[str, str], places: Mapping[str, str] | None = None) -> None:
         values = {
             value
             for environ in environs or (os.environ,)
@@ -52,6 +69,10 @@ class Redactor:
             if is_secret_name(name) and len(value) >= _MIN_VALUE_LENGTH
         }
         self._values = sorted(values, key=len, reverse=True)  # a value that contains another goes first
+        longest_first = sorted((places or {}).items(), key=lambda place: len(place[0]), reverse=True)
+        self._places = [
+            (re.compile(rf"(?<![\w.~-]){re.escape(path)}(?![\w.-])"), name) for path, name in longest_first
+        ]
 
     def text(self, text: str) -> str:
         """Free text, such as a log's tail."""
@@ -59,6 +80,8 @@ class Redactor:
             text = text.replace(value, REDACTED)
         for shape in _SHAPES:
             text = shape.sub(REDACTED, text)
+        for path, name in self._places:
+            text = path.sub(name, text)
         return _NAMED.sub(rf"\1{REDACTED}", text)
 
     def env(self, env: Mapping[str, str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.provenance import collect, git_state, package_versions, utc_now
-from harness.redact import REDACTED, Redactor, is_secret_name
+from harness.redact import REDACTED, Redactor, is_secret_name, machine_places
 from tests.harness.client.support import cell
 
 SECRET = "s3cr3t-value-42"
@@ -91,6 +91,24 @@ def test_log_file_is_cleaned_in_place_and_keeps_bytes_that_are_no_text(tmp_path:
     assert log.read_bytes() == b"\xff raw\n" + REDACTED.encode() + b"\n"
     assert not redactor.file(log)
     assert not redactor.file(tmp_path / "absent.log")
+
+
+def test_folders_are_named_and_not_located() -> None:
+    places = {"/home/me": "~", "/home/me/project": "<project>", "/home/me/project/results/x": "<run>"}
+    redactor = Redactor({}, places=places)
+    assert redactor.argv(["/home/me/project/.venv/python", "--model", "/home/me/models", "--x=/home/me/project"]) == [
+        *("<project>/.venv/python", "--model", "~/models", "--x=<project>")
+    ]
+    assert (
+        redactor.text("'/home/me/project/results/x/proof', 'file:///home/me/a'") == "'<run>/proof', 'file://~/a'"
+    )
+    assert redactor.text("/home/me2 and /srv/home/me") == "/home/me2 and /srv/home/me"
+
+
+def test_places_of_this_machine_are_its_home_environment_project_and_the_run(tmp_path: Path) -> None:
+    places = machine_places(tmp_path)
+    assert places[str(tmp_path)] == "<run>"
+    assert {"<env>", "<project>", "<run>"} <= set(places.values())
 
 
 def test_provenance_says_what_ran_and_keeps_no_secret(tmp_path: Path) -> None:

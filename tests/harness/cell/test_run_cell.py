@@ -40,7 +40,9 @@ def test_healthy_cell_records_counters_requests_and_provenance(bench: Bench) -> 
         *(("chat", i, f"q{i + 4}") for i in range(3)),
     ]
     assert requests[5].text == "<question 005 and> w1 w2 w3 w4"
-    assert (bench.folder(record) / "server.log").exists()
+    log = (bench.folder(record) / "server.log").read_text()
+    assert log.startswith("# ")
+    assert str(bench.root) not in log + record.model_dump_json()
     assert not list(bench.folder(record).glob("bench-*"))
 
 
