@@ -70,9 +70,7 @@ class Redactor:
         }
         self._values = sorted(values, key=len, reverse=True)  # a value that contains another goes first
         longest_first = sorted((places or {}).items(), key=lambda place: len(place[0]), reverse=True)
-        self._places = [
-            (re.compile(rf"(?<![\w.~-]){re.escape(path)}(?![\w.-])"), name) for path, name in longest_first
-        ]
+        self._places = [(re.compile(rf"(?<![\w.~-]){re.escape(path)}(?![\w.-])"), name) for path, name in longest_first]
 
     def text(self, text: str) -> str:
         """Free text, such as a log's tail."""

@@ -99,9 +99,7 @@ def test_folders_are_named_and_not_located() -> None:
     assert redactor.argv(["/home/me/project/.venv/python", "--model", "/home/me/models", "--x=/home/me/project"]) == [
         *("<project>/.venv/python", "--model", "~/models", "--x=<project>")
     ]
-    assert (
-        redactor.text("'/home/me/project/results/x/proof', 'file:///home/me/a'") == "'<run>/proof', 'file://~/a'"
-    )
+    assert redactor.text("'/home/me/project/results/x/proof', 'file:///home/me/a'") == "'<run>/proof', 'file://~/a'"
     assert redactor.text("/home/me2 and /srv/home/me") == "/home/me2 and /srv/home/me"
 
 
