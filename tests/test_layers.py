@@ -12,7 +12,7 @@ PACKAGES = ("analysis", "harness", "hybrid_spark", "workloads")
 
 ALLOWED = {
     "analysis": {"analysis", "harness.schema", "harness.store", "harness.errors", "harness.manifest"},
-    "harness": {"harness", "workloads"},
+    "harness": {"harness", "workloads", "hybrid_spark.parent_guard"},
     "hybrid_spark": {"hybrid_spark"},
     "workloads": {"workloads"},
 }

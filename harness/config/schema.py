@@ -85,6 +85,8 @@ class EngineConfig:
     """Run without CUDA graphs."""
     extra_args: list[str] = field(default_factory=list)
     """Further arguments of vLLM's server, as given."""
+    server_module: str = "hybrid_spark.server"
+    """Python module that is run as the server; a wrapper of your own may stand here."""
     num_cpus: int = _free(2)
     """CPU cores a cell reserves on its node."""
     memory_gib: float | None = _free(None)

@@ -48,7 +48,7 @@ class VllmEngine(Engine):
             env[PROOF_DIR_ENV] = str(proof_dir)
         env |= self._environment(cell)
         argv = [
-            *(sys.executable, "-m", "hybrid_spark.server"),
+            *(sys.executable, "-m", self.config.server_module),
             *("--model", model_path),
             *("--served-model-name", cell.model.name),
             *("--host", HOST),

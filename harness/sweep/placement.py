@@ -13,6 +13,8 @@ from harness.plan import Cell
 __all__ = ["Bundle", "bundle_of", "check_cluster", "connect", "place", "release"]
 
 _GIB = 1 << 30
+_START_ATTEMPTS = 3
+"""A busy laptop or CI runner can exceed the fixed 30 s that Ray gives its own processes."""
 
 
 @dataclasses.dataclass(kw_only=True, slots=True, frozen=True)
@@ -56,14 +58,7 @@ def connect(cluster: ClusterConfig) -> None:
     """
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
     if cluster.address is None:
-        # an address of "local" keeps RAY_ADDRESS from turning a local sweep into a remote one
-        ray.init(
-            address="local",
-            num_cpus=cluster.num_cpus,
-            num_gpus=cluster.num_gpus,
-            include_dashboard=False,
-            **common,
-        )
+        _start_local(cluster, common)
         return
     try:
         ray.init(address=cluster.address, **common)
@@ -72,6 +67,27 @@ def connect(cluster: ClusterConfig) -> None:
             f"cluster.address: no Ray cluster answers at {cluster.address!r} ({error}). "
             "Start one (`ray start --head`), or use cluster=local."
         ) from error
+
+
+def _start_local(cluster: ClusterConfig, common: dict[str, Any]) -> None:
+    for attempt in range(_START_ATTEMPTS):
+        try:
+            # an address of "local" keeps RAY_ADDRESS from turning a local sweep into a remote one
+            ray.init(
+                address="local",
+                num_cpus=cluster.num_cpus,
+                num_gpus=cluster.num_gpus,
+                include_dashboard=False,
+                **common,
+            )
+            return
+        except Exception as error:  # Ray raises a bare Exception when its 30 s to start are over
+            ray.shutdown()
+            if attempt == _START_ATTEMPTS - 1:
+                raise ConfigError(
+                    f"Ray could not start on this machine in {_START_ATTEMPTS} attempts: {str(error).strip()} "
+                    "Look at its logs under /tmp/ray/session_latest/logs; `python -m harness doctor` may say more."
+                ) from error
 
 
 def check_cluster(cells: list[Cell]) -> None:

@@ -1,6 +1,7 @@
 """The driver of a sweep: places runs in plan order, watches them, and records what they leave."""
 
 import os
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -58,6 +59,8 @@ def run_plan(plan: Plan, runs: list[Run], folder: Path) -> Outcome:
     cluster = plan.grid.sweep.cluster
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     connect(cluster)
+    # Ray's own handler prints a crash report; ending a CI job is an interruption like Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     progress = Progress(runs, total=len(plan.runs()))
     try:
         check_cluster([run.cell for run in runs])

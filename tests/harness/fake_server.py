@@ -33,6 +33,12 @@ time.sleep(600)
 """
 
 
+def prompt_ids(messages: list[dict[str, str]]) -> list[int]:
+    """Token ids of a prompt: one id a character, as the tokenizer of `tiny_tokenizer` and its chat template give."""
+    text = "".join(f"{m['role']}> {m['content']}\n" for m in messages) + "assistant> "
+    return [1, *(ord(c) for c in text)]
+
+
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--host", default="127.0.0.1")
@@ -161,7 +167,8 @@ class Handler(BaseHTTPRequestHandler):
         state, options = self.state, self.state.options
         limit = body.get("max_completion_tokens") or body.get("max_tokens") or 16
         num_tokens = min(limit, options.num_tokens or limit)
-        num_prompt = sum(len(str(message["content"]).split()) for message in body["messages"]) or 1
+        ids = prompt_ids(body["messages"])
+        num_prompt = len(ids)
         stream = bool(body.get("stream"))
         if stream:
             self.send_response(200)
@@ -193,7 +200,7 @@ class Handler(BaseHTTPRequestHandler):
         if not stream:
             answer = self._chunk(
                 {"message": {"role": "assistant", "content": "".join(words)}, "finish_reason": "length"}
-            )
+            ) | {"prompt_token_ids": ids}
             self._send_json(answer if options.no_usage else answer | {"usage": usage})
             return
         self._event(self._chunk({"delta": {}, "finish_reason": "length"}))
