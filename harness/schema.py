@@ -22,7 +22,7 @@ __all__ = [
     "derive",
 ]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Literal[1] = 1
 
 
 class Status(StrEnum):

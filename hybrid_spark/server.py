@@ -4,12 +4,18 @@ Spawned children (EngineCore, workers) import the launcher's main module again, 
 the Triton backend into each of them before they import vLLM.
 """
 
+import faulthandler
+import signal
 import sys
 
 from hybrid_spark import parent_guard, triton_cpu
 
 if triton_cpu.interpret_requested():
     triton_cpu.install()
+
+if hasattr(signal, "SIGUSR1"):
+    # A hanging server is asked for its stacks before it is killed; children register on their own import of this.
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from harness.schema import Record, Status
 from harness.store import Store
 from harness.sweep.placement import bundle_of, check_cluster, connect, place, release
 from harness.sweep.progress import Progress
-from harness.sweep.task import StatusBoard, run_remote, unpack
+from harness.sweep.task import make_board, run_remote, unpack
 
 __all__ = ["Outcome", "run_plan"]
 
@@ -77,7 +77,7 @@ class _Sweep:
         self._overrides = plan.grid.overrides
         self._progress = progress
         self._shared_disk = shared_disk
-        self._board = StatusBoard.remote()
+        self._board = make_board()
         self._active: list[_Active] = []
         self._outcome = Outcome()
 

@@ -12,10 +12,9 @@ from harness.cell import run_cell
 from harness.plan import Run
 from harness.schema import Record
 
-__all__ = ["StatusBoard", "run_remote", "unpack"]
+__all__ = ["StatusBoard", "make_board", "run_remote", "unpack"]
 
 
-@ray.remote(num_cpus=0, max_restarts=0)
 class StatusBoard:
     """Where running cells say what they are doing; the driver reads it once a second."""
 
@@ -29,6 +28,11 @@ class StatusBoard:
     def texts(self) -> dict[str, str]:
         """All lines by run."""
         return self._texts
+
+
+def make_board() -> Any:
+    """Start the board as a Ray actor; returns its handle."""
+    return ray.remote(num_cpus=0, max_restarts=0)(StatusBoard).remote()
 
 
 # max_retries=0: a task that Ray silently ran twice would measure a cell twice; retries are the sweep's, and recorded
