@@ -71,6 +71,8 @@ class EngineConfig:
     """Batch size -> GPUs per server, where it differs; the same for every arm."""
     gpu_memory_utilization: float = 0.9
     """Fraction of each GPU's memory that vLLM may use (`vllm` only)."""
+    dtype: str | None = None
+    """Number format of weights and activations; null takes the model's."""
     kv_cache_dtype: str = "auto"
     """vLLM's `--kv-cache-dtype`; `fp8` halves the KV cache (`vllm` only)."""
     kv_cache_gib: float = 2.0

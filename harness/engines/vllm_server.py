@@ -53,7 +53,7 @@ class VllmEngine(Engine):
             *("--served-model-name", cell.model.name),
             *("--host", HOST),
             *("--port", str(port)),
-            *("--dtype", cell.model.dtype),
+            *("--dtype", self.config.dtype or cell.model.dtype),
             *("--max-model-len", str(cell.model.max_model_len)),
             *("--max-num-seqs", str(cell.batch_size)),
             *("--seed", str(cell.seed)),
