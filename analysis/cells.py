@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.comparable import why_not_comparable
-from analysis.load import POOLED, CellKey, Sweep
+from analysis.load import POOLED, CellKey, Sweep, part_name
 from analysis.statistics import Estimate, Ratio, acceptance_length, mean, speedup
 from harness.schema import Record
 
@@ -16,7 +16,7 @@ __all__ = ["CellResult", "SegmentResult", "summarise"]
 
 @dataclass(kw_only=True, slots=True)
 class SegmentResult:
-    """One segment of a cell, or all of them pooled, over its repeats.
+    """One segment of a cell, a part's segments or all of them pooled, over its repeats.
 
     Args:
         name: Segment name, or "pooled".
@@ -48,6 +48,7 @@ class CellResult:
         is_baseline: Whether speedups are relative to it.
         pooled: All segments together; speculation counters and tokens summed.
         segments: Each segment, in the plan's order.
+        parts: Each part that was measured in several segments, its segments together.
         num_done: Successful repeats.
         failed: Repeats whose every attempt failed, with the last attempt.
         missing: Planned repeats without any record.
@@ -57,6 +58,7 @@ class CellResult:
     is_baseline: bool
     pooled: SegmentResult
     segments: list[SegmentResult]
+    parts: list[SegmentResult]
     num_done: int
     failed: dict[int, Record]
     missing: list[int]
@@ -75,6 +77,7 @@ def summarise(sweep: Sweep, *, seed: int = 0) -> list[CellResult]:
         seed: Seed of the bootstrap.
     """
     rows: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    part_names = [part_name(part) for part in sweep.frame["part"].dropna().unique()]
     columns = list(sweep.frame.columns)
     for values in sweep.frame.itertuples(index=False):
         row = dict(zip(columns, values, strict=True))
@@ -93,20 +96,22 @@ def summarise(sweep: Sweep, *, seed: int = 0) -> list[CellResult]:
         base_rows = {}
         if baseline is not None:
             base_rows = {
-                name: _values(_usable(rows, baseline, name), "output_throughput_tok_s") for name in _names(baseline)
+                name: _values(_usable(rows, baseline, name), "output_throughput_tok_s")
+                for name in [*_names(baseline), *part_names]
             }
         for cell in cells:
             bar = _no_ratio(sweep, cell, baseline, done)
-            parts = {}
-            for name in _names(cell):
-                parts[name] = _segment(name, _usable(rows, cell, name), base_rows.get(name, {}), bar, seed)
+            found = {}
+            for name in [*_names(cell), *(name for name in part_names if rows.get((cell.cell_id, name)))]:
+                found[name] = _segment(name, _usable(rows, cell, name), base_rows.get(name, {}), bar, seed)
             known = done[cell.cell_id].keys() | failed[cell.cell_id].keys()
             results.append(
                 CellResult(
                     key=cell,
                     is_baseline=cell is baseline,
-                    pooled=parts.pop(POOLED),
-                    segments=list(parts.values()),
+                    pooled=found[POOLED],
+                    segments=[found[name] for name in cell.segments],
+                    parts=[found[name] for name in part_names if name in found],
                     num_done=len(done[cell.cell_id]),
                     failed=failed[cell.cell_id],
                     missing=[r for r in range(cell.planned_repeats or 0) if r not in known],

@@ -54,8 +54,15 @@ def _speedup(label: str, cells: list[CellResult], baseline: str | None, fidelity
 def _acceptance(label: str, cells: list[CellResult]) -> list[str]:
     if all(cell.key.speculates is False for cell in cells):
         return []
-    values = [s.acceptance.value for c in cells for s in c.segments if s.acceptance.value is not None]
-    return [f"{label}: acceptance length {_range(values)} over parts and buckets."] if values else []
+    parts: dict[str, list[float]] = {}
+    for cell in cells:
+        bucketed = {part.part for part in cell.parts}
+        for result in [*cell.parts, *(s for s in cell.segments if s.part not in bucketed)]:
+            if result.acceptance.value is not None:
+                parts.setdefault(result.part or result.name, []).append(result.acceptance.value)
+    if not parts:
+        return []
+    return [f"{label}: acceptance length " + ", ".join(f"{_range(v)} on {part}" for part, v in parts.items()) + "."]
 
 
 def _identity(identities: list[Identity]) -> list[str]:

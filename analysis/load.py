@@ -13,7 +13,7 @@ from harness.manifest import Manifest, read_manifest
 from harness.schema import Derived, Record, Segment, Status, derive
 from harness.store import Store
 
-__all__ = ["FIDELITY_MEANING", "POOLED", "CellKey", "Point", "Sweep", "load_sweep"]
+__all__ = ["FIDELITY_MEANING", "POOLED", "CellKey", "Point", "Sweep", "load_sweep", "part_name"]
 
 POOLED = "pooled"
 """Segment name of the row that sums a repeat's segments."""
@@ -24,6 +24,12 @@ FIDELITY_MEANING = {
     "lengths and chain choices are exact; times are those of an interpreter and not comparable with GPU times.",
     "replay": "A step-level simulation: everything shown is a prediction, not a measurement.",
 }
+
+
+def part_name(part: str) -> str:
+    """Segment name of the row that sums a part's buckets."""
+    return f"{part}, all buckets"
+
 
 _COUNTERS = (
     "num_prompts",
@@ -297,14 +303,24 @@ def _rows(record: Record) -> Iterator[dict[str, Any]]:
             | values
             | _derived(derived[segment.name], [segment], drafts)
         )
+    groups = {part_name(part): [s for s in record.segments if s.part == part] for part in _bucketed(record.segments)}
     if record.segments:
-        sums = {name: _sum([getattr(segment, name) for segment in record.segments]) for name in _COUNTERS}
+        groups[POOLED] = record.segments
+    for name, segments in groups.items():
+        sums = {counter: _sum([getattr(segment, counter) for segment in segments]) for counter in _COUNTERS}
+        part = None if name == POOLED else segments[0].part
         yield (
             common
-            | {"segment": POOLED, "part": None, "bucket": None}
+            | {"segment": name, "part": part, "bucket": None}
             | sums
-            | _derived(derived[POOLED], record.segments, drafts)
+            | _derived(derive(segments)[POOLED], segments, drafts)
         )
+
+
+def _bucketed(segments: list[Segment]) -> list[str]:
+    """Parts that were measured in several segments."""
+    parts = [segment.part for segment in segments]
+    return [part for part in dict.fromkeys(parts) if parts.count(part) > 1]
 
 
 def _derived(derived: Derived, segments: list[Segment], drafts: bool) -> dict[str, Any]:

@@ -9,7 +9,7 @@ __all__ = ["acceptance_table"]
 
 
 def acceptance_table(cells: list[CellResult], fidelity: str | None) -> Table:
-    """One row a segment of every arm that drafts, and one for all of its segments."""
+    """One row a segment of every arm that drafts, one for each bucketed part, and one for all of its segments."""
     table = Table(
         name="acceptance_length",
         title="Acceptance length per part or edit-distance bucket",
@@ -34,7 +34,7 @@ def acceptance_table(cells: list[CellResult], fidelity: str | None) -> Table:
     for cell in cells:
         if cell.key.speculates is False:
             continue
-        segments = [*cell.segments, cell.pooled] if len(cell.segments) != 1 else cell.segments
+        segments = [*cell.segments, *cell.parts, cell.pooled] if len(cell.segments) != 1 else cell.segments
         table.rows += [key_fields(cell.key) | _fields(cell, segment) for segment in segments]
     return table
 

@@ -74,7 +74,7 @@ def segment_table(cells: list[CellResult], fidelity: str | None, baseline: str |
         notes=["Brackets: 95% percentile bootstrap over repeats. Completed: requests over all repeats."],
     )
     for cell in cells:
-        for segment in cell.segments:
+        for segment in [*cell.segments, *cell.parts]:
             ratio: Entry = "baseline" if cell.is_baseline else hole_or(cell, segment.speedup)
             table.rows.append(
                 key_fields(cell.key)

@@ -156,3 +156,27 @@ def test_manifest_of_the_builder_is_what_the_harness_writes(tmp_path: Path) -> N
     raw = json.loads((tmp_path / "demo" / "sweep.json").read_text(encoding="utf-8"))
     assert raw["baseline"] == "vanilla"
     assert load_sweep(tmp_path / "demo").baseline == "vanilla"
+
+
+def test_part_with_several_buckets_is_summed_and_one_without_is_not(tmp_path: Path) -> None:
+    builder = Builder(tmp_path / "s")
+    for arm, speed in (("vanilla", 1.0), ("ngram", 2.0)):
+        length = None if arm == "vanilla" else 1.0
+        specs = [
+            SegmentSpec(
+                name="edits 0-5%", bucket="0-5", throughput_tok_s=100 * speed, acceptance_length=length and 4.0
+            ),
+            SegmentSpec(
+                name="edits 5-10%", bucket="5-10", throughput_tok_s=25 * speed, acceptance_length=length and 2.0
+            ),
+            SegmentSpec(name="chat", part="chat", acceptance_length=length),
+        ]
+        builder.repeat(arm, 0, specs)
+    builder.manifest(1)
+    cells = {cell.key.arm: cell for cell in summarise(load_sweep(tmp_path / "s"))}
+    (edits,) = cells["ngram"].parts
+    assert (edits.name, edits.part) == ("edits, all buckets", "edits")
+    # 400 tokens in 100 steps and 400 in 200
+    assert edits.acceptance.value == pytest.approx(800 / 300)
+    assert edits.speedup.value == pytest.approx(2.0)
+    assert cells["vanilla"].parts[0].throughput.value == pytest.approx(800 / (4 + 16))
