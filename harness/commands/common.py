@@ -8,7 +8,7 @@ from harness.config.schema import WorkloadConfig
 from harness.config.validate import validate
 from harness.errors import ConfigError
 from harness.plan import Plan, make_plan
-from workloads import LoadedWorkload, WorkloadError
+from workloads import LoadedWorkload, MissingDataError, WorkloadError
 from workloads import load as load_workload
 
 __all__ = ["build_plan", "override_parser", "sweep_folder"]
@@ -21,19 +21,40 @@ def override_parser(command: str, description: str) -> argparse.ArgumentParser:
     return parser
 
 
-def build_plan(overrides: list[str]) -> Plan:
+def build_plan(overrides: list[str], *, missing: list[str] | None = None) -> Plan:
     """Compose, validate and lay out a sweep.
+
+    Args:
+        overrides: Hydra overrides.
+        missing: Receives a sentence for each workload that is not on this machine, whose cells are then laid out
+            without requests; null raises it.
 
     Raises:
         ConfigError: Something in the configuration or a workload's data is wrong or missing.
     """
     grid = compose_grid(overrides)
     validate(grid)
+    absent = set()
+
+    def load(workload: WorkloadConfig, seed: int) -> LoadedWorkload:
+        try:
+            return load_workload(
+                workload.loader, path=workload.path, revision=workload.revision, seed=seed, options=workload.options
+            )
+        except MissingDataError as error:
+            if missing is None:
+                raise
+            missing.append(str(error))
+            absent.add(workload.name)
+            return LoadedWorkload(
+                name=workload.name, requests=[], parts=[], source="not available", licence="", citation=""
+            )
+
     try:
-        plan = make_plan(grid, _load)
+        plan = make_plan(grid, load)
     except WorkloadError as error:
         raise ConfigError(str(error)) from error
-    empty = [cell.label for cell in plan.cells if not cell.num_prompts]
+    empty = [cell.label for cell in plan.cells if not cell.num_prompts and cell.workload.name not in absent]
     if empty:
         raise ConfigError(
             f"No requests are left in {', '.join(dict.fromkeys(empty))}. "
@@ -45,9 +66,3 @@ def build_plan(overrides: list[str]) -> Plan:
 def sweep_folder(plan: Plan) -> Path:
     """Folder of a sweep's records."""
     return Path(plan.grid.sweep.results_dir) / plan.grid.sweep.name
-
-
-def _load(workload: WorkloadConfig, seed: int) -> LoadedWorkload:
-    return load_workload(
-        workload.loader, path=workload.path, revision=workload.revision, seed=seed, options=workload.options
-    )

@@ -21,13 +21,14 @@ def run(argv: list[str]) -> int:
     parser = override_parser("plan", "Print the cells of a sweep; runs nothing.")
     parser.add_argument("--json", action="store_true", help="one JSON object a cell instead of the table")
     args = parser.parse_intermixed_args(argv)
-    plan = build_plan(args.overrides)
+    problems: list[str] = []
+    plan = build_plan(args.overrides, missing=problems)
     if args.json:
         for cell in plan.cells:
             print(json.dumps(_as_dict(cell), ensure_ascii=False))
     else:
         _print(plan)
-    problems = get_engine(plan.grid.sweep.engine).check_plan(plan)
+    problems += get_engine(plan.grid.sweep.engine).check_plan(plan)
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)
     return 2 if problems else 0
@@ -46,16 +47,16 @@ def _print(plan: Plan) -> None:
     estimator = Estimator()
     rows = [
         (
-            cell.cell_id,
+            cell.cell_id if cell.segments else "?",  # the id depends on the requests
             cell.model.name,
             cell.workload.name,
             str(cell.batch_size),
             f"{cell.temperature:g}",
             cell.arm.name,
             str(cell.num_gpus),
-            str(len(cell.segments)),
-            str(cell.num_prompts),
-            format_duration(estimator.run_s(cell)),
+            str(len(cell.segments) or "?"),
+            str(cell.num_prompts or "?"),
+            format_duration(estimator.run_s(cell)) if cell.segments else "?",
         )
         for cell in plan.cells
     ]
@@ -63,7 +64,7 @@ def _print(plan: Plan) -> None:
     for row in [header, *rows]:
         print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
     print()
-    for name, cell in {cell.workload.name: cell for cell in plan.cells}.items():
+    for name, cell in {cell.workload.name: cell for cell in plan.cells if cell.segments}.items():
         sizes = ", ".join(f"{s.name}: {len(s.requests)}" for s in cell.segments)
         print(f"{name}: {sizes}")
         print(f"  from {cell.workload_source}")
@@ -72,12 +73,13 @@ def _print(plan: Plan) -> None:
         if cell.left_out:
             print(f"  left out, fewer than {cell.workload.min_bucket_size} requests: {', '.join(cell.left_out)}")
     total = sum(estimator.run_s(r.cell) for r in left)
-    print(f"\nabout {format_duration(total)} one run after another (rough, from output limits and usual speeds)")
+    if all(cell.segments for cell in plan.cells):
+        print(f"\nabout {format_duration(total)} one run after another (rough, from output limits and usual speeds)")
 
 
 def _as_dict(cell: Cell) -> dict[str, object]:
     return {
-        "cell_id": cell.cell_id,
+        "cell_id": cell.cell_id if cell.segments else None,
         **cell.config(),
         "num_gpus": cell.num_gpus,
         "num_prompts": cell.num_prompts,
