@@ -1,4 +1,4 @@
-"""The algorithm's definitions in plain NumPy: slow, obvious, and what every kernel is compared with."""
+"""The n-gram draft of one request (Section 4.2)."""
 
 from __future__ import annotations
 
