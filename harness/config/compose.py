@@ -76,20 +76,21 @@ def compose_grid(overrides: list[str]) -> Grid:
     with _hydra():
         sweep = _compose(forced)
         _check_axes(sweep, parsed)
-        points = {
-            group: [getattr(_compose([*forced, f"{group}={name}"]), group) for name in names]
-            for group, names in (
-                ("model", sweep.models),
-                ("workload", sweep.workloads),
-                ("arm", sweep.arms),
-            )
-            if names is not None
-        }
+        axes = {group: getattr(sweep, axis) for axis, group in _AXES.items() if getattr(sweep, axis) is not None}
+        # One composition serves the i-th choice of every axis (the last one of a shorter axis): each takes 50 ms.
+        composed = [
+            _compose([*forced, *(f"{group}={names[min(i, len(names) - 1)]}" for group, names in axes.items())])
+            for i in range(max(map(len, axes.values()), default=0))
+        ] or [sweep]
+
+    def points(group: str) -> list[Any]:
+        return [getattr(point, group) for point in composed[: len(axes.get(group, [None]))]]
+
     return Grid(
-        sweep=sweep,
-        models=points.get("model", [sweep.model]),
-        workloads=points.get("workload", [sweep.workload]),
-        arms=points.get("arm", [sweep.arm]),
+        sweep=composed[0],
+        models=points("model"),
+        workloads=points("workload"),
+        arms=points("arm"),
         overrides=list(overrides),
     )
 

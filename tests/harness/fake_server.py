@@ -1,8 +1,11 @@
-"""A stand-in for vLLM's OpenAI server, standard library only: a real process with real sockets and chosen faults.
+"""The stand-in for vLLM's OpenAI server, standard library only: a real process with real sockets and chosen faults.
 
 It serves /health, /v1/models, /v1/chat/completions (plain and streamed, with usage) and /metrics, logs the lines that
 the harness reads, writes the plugin's proofs, and ignores the vLLM arguments it does not know. Faults come as
 arguments of its own or, where another program builds the command, in FAKE_SERVER_ARGS.
+
+Its tokenizer is one id a character, which `tests.harness.cells.tiny_tokenizer` writes as a Hugging Face tokenizer. An
+output token is a word; the first one quotes the prompt.
 """
 
 import argparse
@@ -17,11 +20,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-_WORDS = ("the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "again")
+BOS = 1
+PATH = Path(__file__).resolve()
+FAULTS = ("refuse", "die", "exit", "hang", "error", "zero", "no-usage")
 _STUBBORN_CHILD = """
 import os, signal, sys, time
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -34,15 +40,29 @@ time.sleep(600)
 
 
 def prompt_ids(messages: list[dict[str, str]]) -> list[int]:
-    """Token ids of a prompt: one id a character, as the tokenizer of `tiny_tokenizer` and its chat template give."""
+    """Token ids of a prompt, as the tiny tokenizer and its chat template give them."""
     text = "".join(f"{m['role']}> {m['content']}\n" for m in messages) + "assistant> "
-    return [1, *(ord(c) for c in text)]
+    return [BOS, *(ord(c) for c in text)]
+
+
+@contextlib.contextmanager
+def fake_server(*options: str) -> Iterator[str]:
+    """Run the stand-in on a free port; yields its base URL."""
+    process = subprocess.Popen([sys.executable, str(PATH), *options], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        port = next(line.split()[-1] for line in process.stdout if line.startswith("listening on "))
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
 
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--served-model-name", default="fake-model")
     parser.add_argument("--max-num-seqs", type=int, default=4)
     parser.add_argument("--max-model-len", type=int, default=4096)
@@ -51,25 +71,31 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--enforce-eager", action="store_true")
     parser.add_argument("--enable-prefix-caching", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--speculative-config", type=json.loads)
-    fault = parser.add_argument_group("faults and pace")
-    fault.add_argument("--serve-name", help="another model name than the one asked for")
-    fault.add_argument("--exit-early", type=int, help="exit with this code before listening")
-    fault.add_argument("--start-delay-s", type=float, default=0.0)
-    fault.add_argument("--never-healthy", action="store_true", help="/health answers 503")
-    fault.add_argument("--reuse-port", action="store_true", help="bind as vLLM does, next to another listener")
-    fault.add_argument("--die-after", type=int, help="SIGKILL itself at this measured request (1 = the first)")
-    fault.add_argument("--die-code", type=int, help="with --die-after: exit with this code instead")
-    fault.add_argument("--fail-every", type=int, help="answer every k-th measured request with 500")
-    fault.add_argument("--hang-after-tokens", type=int, help="stop in the middle of measured requests")
-    fault.add_argument("--no-usage", action="store_true", help="leave usage out")
-    fault.add_argument("--no-proof", action="store_true", help="the plugin did not take effect")
-    fault.add_argument("--children", type=int, default=0, help="child processes that ignore SIGTERM")
-    fault.add_argument("--orphans", type=int, default=0, help="the same, in a session of their own, parent gone")
-    fault.add_argument("--ignore-sigterm", action="store_true")
-    fault.add_argument("--token-interval-s", type=float, default=0.0)
-    fault.add_argument("--num-tokens", type=int, help="output tokens of every request; default its limit")
-    fault.add_argument("--accept", type=int, default=2, help="accepted draft tokens of each draft")
-    fault.add_argument("--first-requests", type=int, default=1, help="requests before the measured ones: the probe")
+    fault = parser.add_argument_group("faults of a request")
+    fault.add_argument("--fault", choices=FAULTS, help="500, SIGKILL, exit 1, silence, error event, no token, no usage")
+    fault.add_argument("--healthy", type=int, default=0, help="streamed requests answered well before faults begin")
+    fault.add_argument("--every", type=int, default=1, help="of those after, only each k-th of all is faulty")
+    fault.add_argument("--fault-plain", action="store_true", help="faults also, and at once, where nothing is streamed")
+    fault.add_argument("--fault-after-tokens", type=int, help="where in the response; default in its middle")
+    fault.add_argument("--prompt", choices=("double-bos", "other-template"), help="a prompt unlike the tokenizer's")
+    server = parser.add_argument_group("faults of the server")
+    server.add_argument("--serve-name", help="another model name than the one asked for")
+    server.add_argument("--exit-early", type=int, help="exit with this code before listening")
+    server.add_argument("--start-delay-s", type=float, default=0.0, help="listen, and answer only after this long")
+    server.add_argument("--never-healthy", action="store_true", help="/health answers 503")
+    server.add_argument("--reuse-port", action="store_true", help="bind as vLLM does, next to another listener")
+    server.add_argument("--no-proof", action="store_true", help="the plugin did not take effect")
+    server.add_argument("--children", type=int, default=0, help="child processes that ignore SIGTERM")
+    server.add_argument("--orphans", type=int, default=0, help="the same, in a session of their own, parent gone")
+    server.add_argument("--ignore-sigterm", action="store_true")
+    server.add_argument("--miscount", action="store_true", help="counts one output token too many a request")
+    server.add_argument("--prefix-hits", action="store_true", help="counts prompt tokens as cached")
+    server.add_argument("--no-drafts", action="store_true", help="speculates without ever drafting")
+    pace = parser.add_argument_group("pace and outputs")
+    pace.add_argument("--token-interval-s", type=float, default=0.0)
+    pace.add_argument("--num-tokens", type=int, help="output tokens of every request; default its limit")
+    pace.add_argument("--accept", type=int, default=2, help="accepted draft tokens of each draft")
+    pace.add_argument("--bodies", type=Path, help="file that receives the body of every streamed request")
     return parser
 
 
@@ -79,45 +105,63 @@ class State:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.lock = threading.Lock()
-        self.num_requests = 0
+        self.num_streamed = 0
         self.num_running = 0
         self.num_prompt_tokens = 0
         self.num_generation_tokens = 0
         self.num_drafts = 0
         self.num_succeeded = 0
 
+    def fault_of(self, body: dict[str, Any]) -> str | None:
+        """Count a request and return what is to go wrong with it."""
+        options = self.options
+        if not body.get("stream"):
+            return options.fault if options.fault_plain else None
+        with self.lock:
+            self.num_streamed += 1
+            if options.bodies:
+                with options.bodies.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(body) + "\n")
+            faulty = self.num_streamed > options.healthy and self.num_streamed % options.every == 0
+        return options.fault if faulty else None
+
     def metrics(self) -> str:
-        labels = f'engine="0",model_name="{self.options.served_model_name}"'
-        caching = self.options.enable_prefix_caching
+        options = self.options
+        labels = f'engine="0",model_name="{options.served_model_name}"'
         counters = {
-            "vllm:prompt_tokens": self.num_prompt_tokens,
-            "vllm:generation_tokens": self.num_generation_tokens,
-            "vllm:num_preemptions": 0,
-            "vllm:prefix_cache_queries": 0,
-            "vllm:prefix_cache_hits": 0,
+            "prompt_tokens": self.num_prompt_tokens,
+            "generation_tokens": self.num_generation_tokens + (self.num_succeeded if options.miscount else 0),
+            "num_preemptions": 0,
+            "prefix_cache_queries": 0,
+            "prefix_cache_hits": self.num_succeeded if options.prefix_hits else 0,
         }
-        if self.options.speculative_config:
-            length = self.options.speculative_config["num_speculative_tokens"]
-            counters["vllm:spec_decode_num_drafts"] = self.num_drafts
-            counters["vllm:spec_decode_num_draft_tokens"] = self.num_drafts * length
-            counters["vllm:spec_decode_num_accepted_tokens"] = self.num_drafts * self.options.accept
-        lines = []
-        for name, value in counters.items():
-            lines += [f"# HELP {name} x", f"# TYPE {name} counter", f"{name}_total{{{labels}}} {float(value)}"]
-        lines += ["# HELP vllm:request_success x", "# TYPE vllm:request_success counter"]
-        lines += [f'vllm:request_success_total{{{labels},finished_reason="length"}} {float(self.num_succeeded)}']
-        lines += [f'vllm:request_success_total{{{labels},finished_reason="stop"}} 0.0']
-        if self.options.speculative_config:
-            name = "vllm:spec_decode_num_accepted_tokens_per_pos"
-            lines += [f"# HELP {name} x", f"# TYPE {name} counter"]
-            lines += [
-                f'{name}_total{{{labels},position="{i}"}} {float(self.num_drafts if i < self.options.accept else 0)}'
-                for i in range(length)
-            ]
-        lines += ["# HELP vllm:num_requests_running x", "# TYPE vllm:num_requests_running gauge"]
-        lines += [f"vllm:num_requests_running{{{labels}}} {float(self.num_running)}"]
-        lines += ["# HELP vllm:cache_config_info x", "# TYPE vllm:cache_config_info gauge"]
-        lines += [f'vllm:cache_config_info{{enable_prefix_caching="{caching}",engine="0"}} 1.0']
+        per_position = []
+        if options.speculative_config:
+            length = options.speculative_config["num_speculative_tokens"]
+            counters["spec_decode_num_drafts"] = self.num_drafts
+            counters["spec_decode_num_draft_tokens"] = self.num_drafts * length
+            counters["spec_decode_num_accepted_tokens"] = self.num_drafts * options.accept
+            per_position = [self.num_drafts if i < options.accept else 0 for i in range(length)]
+        families = [
+            *(("counter", name, f"_total{{{labels}}} {value}.0") for name, value in counters.items()),
+            *(
+                ("counter", "request_success", f'_total{{{labels},finished_reason="{reason}"}} {value}.0')
+                for reason, value in (("length", self.num_succeeded), ("stop", 0))
+            ),
+            *(
+                ("counter", "spec_decode_num_accepted_tokens_per_pos", f'_total{{{labels},position="{i}"}} {value}.0')
+                for i, value in enumerate(per_position)
+            ),
+            ("gauge", "num_requests_running", f"{{{labels}}} {self.num_running}.0"),
+            ("gauge", "num_requests_waiting", f"{{{labels}}} 0.0"),
+            ("gauge", "cache_config_info", f'{{enable_prefix_caching="{options.enable_prefix_caching}"}} 1.0'),
+        ]
+        lines, named = [], set()
+        for kind, name, sample in families:
+            if name not in named:
+                named.add(name)
+                lines += [f"# HELP vllm:{name} x", f"# TYPE vllm:{name} {kind}"]
+            lines.append(f"vllm:{name}{sample}")
         return "\n".join(lines) + "\n"
 
 
@@ -145,84 +189,89 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        state, options = self.state, self.state.options
+        if self.path != "/v1/chat/completions":
+            self._send_json({"error": {"message": f"no {self.path}"}}, 404)
+            return
+        state = self.state
+        fault = state.fault_of(body)
+        if fault == "refuse":
+            self._send_json({"error": {"message": "injected failure", "code": 500}}, 500)
+            return
         with state.lock:
-            state.num_requests += 1
-            number = state.num_requests - options.first_requests
             state.num_running += 1
         try:
-            if options.die_after is not None and number >= options.die_after:
-                if options.die_code is not None:
-                    os._exit(options.die_code)
-                os.kill(os.getpid(), signal.SIGKILL)
-            if options.fail_every and number > 0 and number % options.fail_every == 0:
-                self._send_json({"error": {"message": "injected failure", "code": 500}}, 500)
-                return
-            self._complete(body, measured=number > 0)
+            self._complete(body, fault)
         finally:
             with state.lock:
                 state.num_running -= 1
 
-    def _complete(self, body: dict[str, Any], *, measured: bool) -> None:
+    def _complete(self, body: dict[str, Any], fault: str | None) -> None:
         state, options = self.state, self.state.options
         limit = body.get("max_completion_tokens") or body.get("max_tokens") or 16
         num_tokens = min(limit, options.num_tokens or limit)
+        faulty_at = num_tokens // 2 if options.fault_after_tokens is None else options.fault_after_tokens
         ids = prompt_ids(body["messages"])
-        num_prompt = len(ids)
         stream = bool(body.get("stream"))
         if stream:
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream; charset=utf-8")
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
-            self._event(self._chunk({"delta": {"role": "assistant", "content": ""}, "finish_reason": None}))
+            self._event(_chunk({"delta": {"role": "assistant", "content": ""}, "finish_reason": None}))
+        else:
+            faulty_at = 0
         with state.lock:
-            state.num_prompt_tokens += num_prompt
-        words, sent = [], 0
-        while sent < num_tokens:
+            state.num_prompt_tokens += len(ids)
+        words = [f"<{body['messages'][-1]['content'][:16]}>", *(f" w{i}" for i in range(1, num_tokens))]
+        sent = 0
+        while sent < num_tokens and fault != "zero":
             # A step without a draft emits one token; a step with one, the accepted tokens and the bonus token.
-            step = min(1 + options.accept, num_tokens - sent) if options.speculative_config and sent else 1
-            if measured and options.hang_after_tokens is not None and sent >= options.hang_after_tokens:
-                time.sleep(3600)
-            if options.token_interval_s:
-                time.sleep(options.token_interval_s)
-            text = "".join(_WORDS[(sent + i) % len(_WORDS)] + " " for i in range(step))
-            words.append(text)
+            drafting = options.speculative_config and not options.no_drafts and sent
+            step = min(1 + options.accept, num_tokens - sent) if drafting else 1
+            time.sleep(options.token_interval_s)
+            if fault and sent >= faulty_at:
+                if fault == "die":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                if fault == "exit":
+                    os._exit(1)
+                if fault == "hang":
+                    time.sleep(3600)
+                if fault == "error":
+                    self._event({"error": {"message": "engine died", "code": 500}})
+                    self._end()
+                    return
             with state.lock:
                 state.num_generation_tokens += step
                 state.num_drafts += step > 1
-            sent += step
             if stream:
-                self._event(self._chunk({"delta": {"content": text}, "finish_reason": None}))
-        usage = {"prompt_tokens": num_prompt, "completion_tokens": sent, "total_tokens": num_prompt + sent}
+                text = "".join(words[sent : sent + step])
+                self._event(_chunk({"delta": {"content": text}, "finish_reason": None}))
+            sent += step
+        usage = {"prompt_tokens": len(ids), "completion_tokens": sent, "total_tokens": len(ids) + sent}
         with state.lock:
             state.num_succeeded += 1
         if not stream:
-            answer = self._chunk(
-                {"message": {"role": "assistant", "content": "".join(words)}, "finish_reason": "length"}
-            ) | {"prompt_token_ids": ids}
-            self._send_json(answer if options.no_usage else answer | {"usage": usage})
+            message = {"role": "assistant", "content": "".join(words)}
+            answer = _chunk({"message": message, "finish_reason": "length"}) | {"prompt_token_ids": self._served(ids)}
+            self._send_json(answer if fault == "no-usage" else answer | {"usage": usage})
             return
-        self._event(self._chunk({"delta": {}, "finish_reason": "length"}))
-        if not options.no_usage and (body.get("stream_options") or {}).get("include_usage"):
-            self._event(self._chunk(None) | {"usage": usage})
-        self._raw_event("[DONE]")
-        self.wfile.write(b"0\r\n\r\n")
+        self._event(_chunk({"delta": {}, "finish_reason": "length"}))
+        if fault != "no-usage" and (body.get("stream_options") or {}).get("include_usage"):
+            self._event(_chunk(None) | {"usage": usage})
+        self._end()
 
-    def _chunk(self, choice: dict[str, Any] | None) -> dict[str, Any]:
-        choices = [] if choice is None else [{"index": 0, "logprobs": None, **choice}]
-        return {
-            "id": "chatcmpl-fake",
-            "object": "chat.completion.chunk",
-            "created": 0,
-            "model": "m",
-            "choices": choices,
-        }
+    def _served(self, ids: list[int]) -> list[int]:
+        served = {"double-bos": [BOS, *ids], "other-template": [BOS, *ids[2:]]}
+        return served.get(self.state.options.prompt or "", ids)
 
     def _event(self, value: dict[str, Any]) -> None:
-        self._raw_event(json.dumps(value))
+        self._data(json.dumps(value))
 
-    def _raw_event(self, text: str) -> None:
+    def _end(self) -> None:
+        self._data("[DONE]")
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _data(self, text: str) -> None:
         data = f"data: {text}\n\n".encode()
         self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
         self.wfile.flush()
@@ -241,6 +290,7 @@ class Handler(BaseHTTPRequestHandler):
 
 class HttpServer(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 256
     reuse_port = False
 
     def server_bind(self) -> None:
@@ -248,11 +298,17 @@ class HttpServer(ThreadingHTTPServer):
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         # not HTTPServer's: it looks up the machine's name, which can take seconds
         self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = self.server_address[0], self.server_address[1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         with contextlib.suppress(Exception):
             print(f"request from {client_address} ended: {sys.exception()!r}", flush=True)
+
+
+def _chunk(choice: dict[str, Any] | None) -> dict[str, Any]:
+    choices = [] if choice is None else [{"index": 0, "logprobs": None, **choice}]
+    return {"id": "chatcmpl-fake", "object": "chat.completion.chunk", "created": 0, "model": "m", "choices": choices}
 
 
 def write_proofs(options: argparse.Namespace) -> None:
@@ -261,7 +317,7 @@ def write_proofs(options: argparse.Namespace) -> None:
         return
     Path(folder).mkdir(parents=True, exist_ok=True)
     config_path = os.environ.get("HYBRID_SPARK_CONFIG")
-    proofs = {}
+    proofs: dict[str, Any] = {}
     if config_path:
         config = json.loads(Path(config_path).read_text())
         proof = {"arm": config["arm"], "drafter": config["drafter"], "token_ids_on_device": True}
@@ -298,21 +354,21 @@ def start_children(options: argparse.Namespace) -> None:
 
 def main() -> None:
     arguments = [*sys.argv[1:], *shlex.split(os.environ.get("FAKE_SERVER_ARGS", ""))]
-    options, _ = build_parser().parse_known_args(arguments)
+    options, unknown = build_parser().parse_known_args(arguments)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     if options.ignore_sigterm:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     start_children(options)
     if options.exit_early is not None:
-        print("loading weights\nRuntimeError: the fake server was told to fail", flush=True)
+        print("loading weights\nRuntimeError: the fake server was told to fail; not understood:", *unknown, flush=True)
         sys.exit(options.exit_early)
     Handler.state = State(options)
     HttpServer.reuse_port = options.reuse_port
-    HttpServer.request_queue_size = 256
     server = HttpServer((options.host, options.port), Handler)
     time.sleep(options.start_delay_s)
     log_config(options)
     write_proofs(options)
+    print(f"listening on {server.server_port}", flush=True)
     server.serve_forever()
 
 
