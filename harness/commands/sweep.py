@@ -37,13 +37,21 @@ def run(argv: list[str]) -> int:
     with _only_sweep(folder):
         # Ray is imported only here: plan and its errors answer without it
         from harness.engines.model import resolve_model
+        from harness.provenance import package_versions
         from harness.sweep.runner import run_plan, select_runs
+        from harness.sweep.stale import check_fresh
 
         store = Store(root=folder)
         runs = select_runs(plan, store, retry_failed=plan.grid.sweep.retry_failed, on_stale=_note)
         if runs and plan.grid.sweep.cluster.address is None:
-            for model in {run.cell.model.name: run.cell.model for run in runs}.values():
-                resolve_model(model, fetch=True)  # a download belongs to no cell's time
+            # a download belongs to no cell's time
+            models = {run.cell.model.name: run.cell.model for run in runs}
+            fingerprints = {name: resolve_model(model, fetch=True).fingerprint for name, model in models.items()}
+            planned = {cell.cell_id for cell in plan.cells}
+            kept = [record for record in store.finished().values() if record.cell_id in planned]
+            stale = check_fresh(kept, folder, fingerprints=fingerprints, packages=package_versions())
+            if stale:
+                raise ConfigError(stale)
         write_manifest(folder, plan)
         total = len(plan.runs())
         if not runs:
