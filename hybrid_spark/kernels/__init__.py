@@ -1,5 +1,6 @@
 """Triton kernels, one folder per op; each op is compared with hybrid_spark.reference in the tests."""
 
 from hybrid_spark.kernels.ngram_scan import NgramScanOutput, ngram_scan
+from hybrid_spark.kernels.select_chains import ChainSelection, pack_coefficients, select_chains
 
-__all__ = ["NgramScanOutput", "ngram_scan"]
+__all__ = ["ChainSelection", "NgramScanOutput", "ngram_scan", "pack_coefficients", "select_chains"]
