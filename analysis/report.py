@@ -36,6 +36,7 @@ class ReportResult:
         headline: The summary table.
         exit_code: 0; 1 when something failed, is missing or could not be read; 2 when the report was refused.
         problems: One sentence each.
+        findings: The opening sentences.
     """
 
     html_path: Path | None
@@ -43,6 +44,7 @@ class ReportResult:
     headline: Table | None
     exit_code: int
     problems: list[str] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
 
 
 def write_report(sweep_dir: Path, out_dir: Path | None = None, *, seed: int = 0) -> ReportResult:
@@ -74,11 +76,12 @@ def write_report(sweep_dir: Path, out_dir: Path | None = None, *, seed: int = 0)
         headline=page.tables[0],
         exit_code=1 if page.problems else 0,
         problems=page.problems,
+        findings=page.findings,
     )
 
 
 def print_headline(result: ReportResult, file: TextIO | None = None) -> None:
-    """Print the headline table and where the page is; `result.problems` is left to the caller.
+    """Print the headline table, the findings and where the page is; `result.problems` is left to the caller.
 
     Args:
         result: What `write_report` returned.
@@ -89,6 +92,7 @@ def print_headline(result: ReportResult, file: TextIO | None = None) -> None:
         print("No report was written.", file=out)
         return
     print(to_text(result.headline), file=out)
+    print("", *(f"- {sentence}" for sentence in result.findings), sep="\n", file=out)
     print(f"\nReport: {result.html_path}", file=out)
 
 
