@@ -47,15 +47,6 @@ PROMPTS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def smollm2_path() -> str:
-    """Folder of the converted SmolLM2-135M-Instruct."""
-    path = os.environ.get("HYBRID_SPARK_TEST_MODEL")
-    if not path:
-        pytest.skip("HYBRID_SPARK_TEST_MODEL does not name a model folder")
-    return path
-
-
 class Server:
     """A running server and what a test asks of it."""
 
@@ -91,11 +82,11 @@ class Server:
 
 
 @contextmanager
-def _serve(model: str, folder: Path, *flags: str, **env: str) -> Iterator[Server]:
+def _serve(model: Path, folder: Path, *flags: str, **env: str) -> Iterator[Server]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "hybrid_spark.server", "--model", model, "--served-model-name", "m"]
+    command = [sys.executable, "-m", "hybrid_spark.server", "--model", str(model), "--served-model-name", "m"]
     command += ["--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--enforce-eager"]
     command += ["--no-enable-prefix-caching", "--generation-config", "vllm", "--max-model-len", "2048"]
     command += ["--max-num-seqs", "4", *flags]
@@ -135,7 +126,7 @@ def _proofs(folder: Path, kind: str) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in sorted((folder / "proof").glob(f"{kind}-*.json"))]
 
 
-def test_ngram_drafts_are_accepted_and_leave_greedy_output_alone(smollm2_path: str, tmp_path: Path) -> None:
+def test_ngram_drafts_are_accepted_and_leave_greedy_output_alone(smollm2_path: Path, tmp_path: Path) -> None:
     vanilla_folder, ngram_folder = tmp_path / "vanilla", tmp_path / "ngram"
     for folder in (vanilla_folder, ngram_folder):
         folder.mkdir()

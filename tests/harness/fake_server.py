@@ -92,7 +92,7 @@ def build_parser() -> argparse.ArgumentParser:
     server.add_argument("--prefix-hits", action="store_true", help="counts prompt tokens as cached")
     server.add_argument("--no-drafts", action="store_true", help="speculates without ever drafting")
     pace = parser.add_argument_group("pace and outputs")
-    pace.add_argument("--token-interval-s", type=float, default=0.0)
+    pace.add_argument("--token-interval-s", type=float, default=0.0, help="before each step of a streamed request")
     pace.add_argument("--num-tokens", type=int, help="output tokens of every request; default its limit")
     pace.add_argument("--accept", type=int, default=2, help="accepted draft tokens of each draft")
     pace.add_argument("--bodies", type=Path, help="file that receives the body of every streamed request")
@@ -228,7 +228,7 @@ class Handler(BaseHTTPRequestHandler):
             # A step without a draft emits one token; a step with one, the accepted tokens and the bonus token.
             drafting = options.speculative_config and not options.no_drafts and sent
             step = min(1 + options.accept, num_tokens - sent) if drafting else 1
-            time.sleep(options.token_interval_s)
+            time.sleep(options.token_interval_s if stream else 0)
             if fault and sent >= faulty_at:
                 if fault == "die":
                     os.kill(os.getpid(), signal.SIGKILL)

@@ -2,37 +2,20 @@ import dataclasses
 
 import pytest
 
-from harness.config.compose import compose_grid
-from harness.config.schema import SweepConfig, WorkloadConfig
-from harness.plan import Plan, make_plan
-from workloads import LoadedWorkload, Request
+from harness.config.schema import SweepConfig
+from harness.plan import Plan
+from tests.harness import cells
+from tests.harness.cells import request
+from workloads import Request
 
-
-def _request(index: int, distance: float | None, part: str = "edits", text: str = "do it") -> Request:
-    return Request(
-        id=f"{part}-{index}",
-        part=part,
-        messages=[{"role": "user", "content": f"{text} {index}"}],
-        max_output_tokens=50,
-        distance=distance,
-    )
-
-
-def _load(requests: list[Request]):
-    def load(workload: WorkloadConfig, seed: int) -> LoadedWorkload:
-        parts = list(dict.fromkeys(r.part for r in requests))
-        return LoadedWorkload(
-            name=workload.name, requests=requests, parts=parts, source="test", licence="none", citation="none"
-        )
-
-    return load
-
-
-REQUESTS = [_request(i, i / 100) for i in range(12)] + [_request(i, None, "chat") for i in range(3)]
+REQUESTS = [
+    *(request(i, part="edits", max_output_tokens=50, distance=i / 100) for i in range(12)),
+    *(request(100 + i, max_output_tokens=50) for i in range(3)),
+]
 
 
 def _plan(*overrides: str, requests: list[Request] = REQUESTS) -> Plan:
-    return make_plan(compose_grid(["+exp=demo", *overrides]), _load(requests))
+    return cells.plan("+exp=demo", *overrides, requests=requests)
 
 
 def _ids(*overrides: str, requests: list[Request] = REQUESTS) -> list[str]:
@@ -89,8 +72,8 @@ def test_every_field_of_the_configuration_is_marked_or_hashed() -> None:
 
 
 def test_id_changes_with_a_prompt_of_the_workload() -> None:
-    changed = [_request(0, 0.0, text="do that"), *REQUESTS[1:]]
-    assert set(_ids()).isdisjoint(_ids(requests=changed))
+    changed = dataclasses.replace(REQUESTS[0], messages=[{"role": "user", "content": "do that"}])
+    assert set(_ids()).isdisjoint(_ids(requests=[changed, *REQUESTS[1:]]))
 
 
 def test_buckets_become_segments_left_closed_and_small_ones_are_named() -> None:
@@ -129,8 +112,8 @@ def test_arms_are_interleaved_within_a_repeat_and_rotate() -> None:
 
 
 def test_gpus_follow_the_batch_size_on_engine_vllm_only() -> None:
-    cells = _plan("engine=vllm", "batch_sizes=[4,128]").cells
-    assert {(c.batch_size, c.num_gpus) for c in cells} == {(4, 1), (128, 2)}
+    planned = _plan("engine=vllm", "batch_sizes=[4,128]").cells
+    assert {(c.batch_size, c.num_gpus) for c in planned} == {(4, 1), (128, 2)}
     assert {c.num_gpus for c in _plan().cells} == {0}
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from harness.provenance import collect, git_state, package_versions, utc_now
 from harness.redact import REDACTED, Redactor, is_secret_name, machine_places
-from tests.harness.client.support import cell
+from tests.harness.cells import cell
 
 SECRET = "s3cr3t-value-42"
 

@@ -10,14 +10,14 @@ import pytest
 import harness.cell
 from harness.cell import run_cell
 from harness.client.bench import BenchClient
-from harness.config.schema import ArmConfig, Drafter, Verification
 from harness.engines import ServerCommand
 from harness.engines.model import ResolvedModel
 from harness.schema import Record, Status
 from harness.store import Store, read_record
-from tests.harness.client.support import SERVER, cell, tiny_tokenizer
+from tests.harness import fake_server
+from tests.harness.cells import cell
 
-NGRAM = ArmConfig(name="ngram", drafter=Drafter.ngram, verification=Verification.all)
+SPECULATION = ("--speculative-config", '{"num_speculative_tokens": 3}')
 
 
 class WarmClient(BenchClient):
@@ -47,8 +47,8 @@ class StandIn:
         self.env = env or {}
 
     def server_command(self, cell: Any, *, model_path: str, port: int, work_dir: Path) -> ServerCommand:
-        argv = [sys.executable, str(SERVER), "--port", str(port), *self.options]
-        return ServerCommand(argv=argv, env=self.env, port=port)
+        argv = [sys.executable, str(fake_server.PATH), "--port", str(port), "--served-model-name", cell.model.name]
+        return ServerCommand(argv=[*argv, *self.options], env=self.env, port=port)
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -57,11 +57,6 @@ def close_spare_client() -> Iterator[None]:
     yield
     if WarmClient.spare is not None:
         WarmClient.spare.close()
-
-
-@pytest.fixture(scope="package")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_tokenizer(tmp_path_factory.mktemp("tokenizer"))
 
 
 class Bench:

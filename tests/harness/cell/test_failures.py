@@ -14,8 +14,8 @@ from harness.engines.model import ResolvedModel
 from harness.errors import ConfigError
 from harness.schema import Status
 from harness.store import Store, read_requests
-from tests.harness.cell.conftest import NGRAM, Bench, StandIn, WarmClient, failure_of
-from tests.harness.client.support import cell
+from tests.harness.cell.conftest import SPECULATION, Bench, StandIn, WarmClient, failure_of
+from tests.harness.cells import NGRAM, cell
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -23,7 +23,7 @@ STALL = ClientConfig(stall_timeout_s=4.0)
 
 
 def test_server_that_dies_in_the_middle_fails_the_cell(bench: Bench) -> None:
-    record = bench.run("--fail", "die", "--healthy", "7")
+    record = bench.run("--fault", "exit", "--healthy", "7")
     stage, kind, message = failure_of(record)
     assert (stage, kind) == ("measure", "EngineError")
     assert "exited with code 1" in message
@@ -34,7 +34,7 @@ def test_server_that_dies_in_the_middle_fails_the_cell(bench: Bench) -> None:
 
 
 def test_every_third_request_failing_fails_the_cell_and_is_counted(bench: Bench) -> None:
-    record = bench.run("--fail", "third", "--healthy", "2")
+    record = bench.run("--fault", "refuse", "--every", "3", "--healthy", "2")
     stage, kind, message = failure_of(record)
     assert (stage, kind) == ("measure", "CheckError")
     assert "2 of 4 requests failed, the first with: Internal Server Error" in message
@@ -45,7 +45,7 @@ def test_every_third_request_failing_fails_the_cell_and_is_counted(bench: Bench)
 
 
 def test_zero_completions_have_a_reason_and_no_zeros(bench: Bench) -> None:
-    record = bench.run("--fail", "all", "--healthy", "2")
+    record = bench.run("--fault", "refuse", "--healthy", "2")
     assert "no request completed" in failure_of(record)[2]
     segment = record.segments[0]
     assert (segment.num_completed, segment.num_failed) == (0, 4)
@@ -54,21 +54,21 @@ def test_zero_completions_have_a_reason_and_no_zeros(bench: Bench) -> None:
 
 
 def test_failing_warm_up_fails_the_cell_before_anything_is_measured(bench: Bench) -> None:
-    record = bench.run("--fail", "all")
+    record = bench.run("--fault", "refuse")
     assert failure_of(record)[0] == "warmup"
     assert record.segments == []
 
 
-@pytest.mark.parametrize("failure", ["zero", "no_usage", "error"])
-def test_responses_without_usage_do_not_count(bench: Bench, failure: str) -> None:
-    record = bench.run("--fail", failure, "--healthy", "2")
+@pytest.mark.parametrize("fault", ["zero", "no-usage", "error"])
+def test_responses_without_usage_do_not_count(bench: Bench, fault: str) -> None:
+    record = bench.run("--fault", fault, "--healthy", "2")
     stage, _, message = failure_of(record)
     assert stage == "measure"
     assert "usage" in message
 
 
 def test_hanging_server_is_caught_by_the_watchdog(bench: Bench) -> None:
-    record = bench.run("--fail", "hang", "--healthy", "4", client=STALL)
+    record = bench.run("--fault", "hang", "--healthy", "4", client=STALL)
     stage, kind, message = failure_of(record)
     assert (stage, kind) == ("measure", "EngineError")
     assert "No new output token for 4 s" in message
@@ -77,7 +77,7 @@ def test_hanging_server_is_caught_by_the_watchdog(bench: Bench) -> None:
 
 def test_segment_time_limit_fails_the_cell(bench: Bench) -> None:
     limits = ClientConfig(segment_timeout_s=12.0, warmup_output_tokens=1)
-    record = bench.run("--token-delay-s", "5", client=limits)
+    record = bench.run("--token-interval-s", "5", client=limits)
     assert failure_of(record)[:2] == ("measure", "ClientError")
     assert "did not finish within 12 s" in failure_of(record)[2]
 
@@ -92,7 +92,7 @@ def test_used_prefix_cache_fails_the_cell(bench: Bench) -> None:
 
 
 def test_doubled_beginning_of_sequence_fails_the_cell(bench: Bench) -> None:
-    stage, kind, message = failure_of(bench.run("--fail", "double_bos"))
+    stage, kind, message = failure_of(bench.run("--prompt", "double-bos"))
     assert (stage, kind) == ("verify", "CheckError")
     assert "two beginning-of-sequence tokens" in message
 
@@ -100,7 +100,7 @@ def test_doubled_beginning_of_sequence_fails_the_cell(bench: Bench) -> None:
 def test_prompt_that_is_not_the_tokenizers_own_fails_the_cell(bench: Bench) -> None:
     model = ModelConfig(name="tiny", checkpoint="none", chat_template_kwargs={"add_generation_prompt_text": True})
     assert bench.run(model=model).failure is None  # an argument the template ignores
-    stage, _, message = failure_of(bench.run("--fail", "other_template"))
+    stage, _, message = failure_of(bench.run("--prompt", "other-template"))
     assert stage == "verify"
     assert "they differ from position 1:" in message
 
@@ -112,16 +112,17 @@ def test_arm_without_speculation_on_the_server_fails(bench: Bench) -> None:
 
 
 def test_vanilla_on_a_speculating_server_fails(bench: Bench) -> None:
-    assert "must not speculate" in failure_of(bench.run("--spec", "yes"))[2]
+    assert "must not speculate" in failure_of(bench.run(*SPECULATION))[2]
 
 
 def test_server_that_does_not_start_fails_the_cell_with_its_log(bench: Bench) -> None:
-    record = bench.run("--no-such-option")
+    record = bench.run("--exit-early", "2")
     stage, kind, message = failure_of(record)
     assert (stage, kind) == ("start", "EngineError")
     assert "exited with code 2" in message
+    assert "RuntimeError: the fake server was told to fail" in message
     assert record.failure is not None
-    assert "unrecognized arguments" in record.failure.log_tail
+    assert "loading weights" in record.failure.log_tail
     assert record.segments == []
 
 
@@ -184,7 +185,8 @@ def test_no_secret_reaches_the_record_or_the_logs(bench: Bench, monkeypatch: pyt
     monkeypatch.setenv("HF_TOKEN", "very-secret-value")
     engine = EngineConfig(startup_timeout_s=60.0, extra_args=["--api-key", "another-secret"])
     env = {"SOME_API_KEY": "third-secret-value"}
-    record = bench.run("--bodies", "very-secret-value", "--no-such", "third-secret-value", env=env, engine=engine)
+    shown = ("--exit-early", "2", "very-secret-value", "--no-such", "third-secret-value")
+    record = bench.run(*shown, env=env, engine=engine)
     assert record.status is Status.failed
     for path in bench.folder(record).iterdir():
         data = path.read_bytes()

@@ -10,8 +10,8 @@ from harness.config.schema import ClientConfig
 from harness.run.measure import warmup_requests
 from harness.schema import Status
 from harness.store import read_requests
-from tests.harness.cell.conftest import NGRAM, Bench, failure_of
-from tests.harness.client.support import cell
+from tests.harness.cell.conftest import SPECULATION, Bench, failure_of
+from tests.harness.cells import NGRAM, cell
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -47,7 +47,7 @@ def test_healthy_cell_records_counters_requests_and_provenance(bench: Bench) -> 
 
 
 def test_status_lines_name_stage_segment_and_progress(bench: Bench) -> None:
-    bench.run("--token-delay-s", "0.4")
+    bench.run("--token-interval-s", "0.4")
     assert "warm-up" in bench.statuses
     assert "edits 10-15% 0/4" in bench.statuses
     assert any(s.startswith("edits 10-15% 2/4 (") and s.endswith(" tok)") for s in bench.statuses)
@@ -82,7 +82,7 @@ def test_repeats_sample_with_different_seeds_and_greedy_ones_send_none(bench: Be
 
 
 def test_speculating_arm_records_its_counters(bench: Bench) -> None:
-    segment = bench.run("--spec", "yes", arm=NGRAM).segments[0]
+    segment = bench.run(*SPECULATION, "--accept", "1", arm=NGRAM).segments[0]
     assert segment.num_drafts is not None
     assert segment.num_drafts > 0
     assert segment.num_draft_tokens == 3 * segment.num_drafts
@@ -90,19 +90,21 @@ def test_speculating_arm_records_its_counters(bench: Bench) -> None:
 
 
 def test_speculating_arm_that_never_drafts_is_noted_on_a_short_run(bench: Bench) -> None:
-    record = bench.run("--spec", "idle", arm=NGRAM)
+    record = bench.run(*SPECULATION, "--no-drafts", arm=NGRAM)
     assert record.failure is None
     assert record.segments[0].notes == ["no draft was made"]
 
 
 def test_implausibly_short_outputs_are_noted(bench: Bench) -> None:
-    record = bench.run("--tokens", "1")
+    record = bench.run("--num-tokens", "1")
     assert record.failure is None
     assert record.segments[0].notes == ["implausibly short outputs: 1.0 tokens on average, with a limit of 5"]
 
 
 def test_failures_within_the_tolerance_are_noted(bench: Bench) -> None:
-    record = bench.run("--fail", "third", "--healthy", "2", client=ClientConfig(max_failed_fraction=0.5))
+    record = bench.run(
+        "--fault", "refuse", "--every", "3", "--healthy", "2", client=ClientConfig(max_failed_fraction=0.5)
+    )
     assert record.failure is None
     assert record.segments[0].num_failed == 2
     assert record.segments[0].num_output_tokens == 10

@@ -6,7 +6,7 @@ import pytest
 
 from harness.client.bench import bench_argv, parse_result, write_dataset
 from harness.client.process import ClientError, client_env
-from tests.harness.client.support import request
+from tests.harness.cells import request
 
 _ARGV = {
     "num_prompts": 3,

@@ -14,19 +14,14 @@ import pytest
 
 from harness.client.bench import BenchClient, BenchResult
 from harness.client.process import ClientError
-from tests.harness.client.chat_server import prompt_ids
-from tests.harness.client.support import chat_server, request, tiny_tokenizer
+from tests.harness.cells import request
+from tests.harness.fake_server import fake_server, prompt_ids
 from workloads import Request
 
 pytest.importorskip("vllm")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 _START_S = 180.0
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_tokenizer(tmp_path_factory.mktemp("tokenizer"))
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +52,7 @@ def run(
 
 def test_texts_and_usage_come_back_in_request_order(client: BenchClient, tokenizer: Path, tmp_path: Path) -> None:
     requests = [request(i, max_output_tokens=2 + i % 3) for i in range(7)]
-    with chat_server() as url:
+    with fake_server() as url:
         result = run(client, tokenizer, tmp_path, url, requests)
     assert (result.num_completed, result.num_failed) == (7, 0)
     assert [r.text.split(">")[0] for r in result.requests if r.text] == [f"<question {i:03d} and" for i in range(7)]
@@ -76,7 +71,7 @@ def test_whole_conversation_limit_and_options_reach_the_server(
     conversation = request(0, system="be brief", max_output_tokens=4)
     conversation.messages[1:1] = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "12"}]
     options: dict[str, Any] = {"chat_template_kwargs": {"enable_thinking": False}, "ignore_eos": True}
-    with chat_server("--bodies", str(bodies)) as url:
+    with fake_server("--bodies", str(bodies)) as url:
         run(client, tokenizer, tmp_path, url, [conversation, request(1)], batch_size=1, temperature=1.0, **options)
     first, second = [json.loads(line) for line in bodies.read_text().splitlines()]
     assert first["messages"] == conversation.messages
@@ -91,22 +86,22 @@ def test_whole_conversation_limit_and_options_reach_the_server(
 
 def test_prompt_of_digits_survives(client: BenchClient, tokenizer: Path, tmp_path: Path) -> None:
     digits = Request(id="d", part="p", messages=[{"role": "user", "content": "20240101"}], max_output_tokens=2)
-    with chat_server() as url:
+    with fake_server() as url:
         result = run(client, tokenizer, tmp_path, url, [digits])
     assert result.requests[0].text == "<20240101> w1"
 
 
 def test_every_third_request_fails_and_is_counted(client: BenchClient, tokenizer: Path, tmp_path: Path) -> None:
-    with chat_server("--fail", "third") as url:
+    with fake_server("--fault", "refuse", "--every", "3") as url:
         result = run(client, tokenizer, tmp_path, url, [request(i) for i in range(6)])
     assert (result.num_completed, result.num_failed) == (4, 2)
     assert result.num_output_tokens == 20
     assert result.first_error == "Internal Server Error"
 
 
-@pytest.mark.parametrize("failure", ["all", "zero", "no_usage", "error"])
-def test_no_token_is_counted_without_usage(client: BenchClient, tokenizer: Path, tmp_path: Path, failure: str) -> None:
-    with chat_server("--fail", failure) as url:
+@pytest.mark.parametrize("fault", ["refuse", "zero", "no-usage", "error"])
+def test_no_token_is_counted_without_usage(client: BenchClient, tokenizer: Path, tmp_path: Path, fault: str) -> None:
+    with fake_server("--fault", fault) as url:
         result = run(client, tokenizer, tmp_path, url, [request(i) for i in range(3)])
     assert (result.num_completed, result.num_failed) == (0, 3)
     assert result.num_output_tokens is None
@@ -114,7 +109,7 @@ def test_no_token_is_counted_without_usage(client: BenchClient, tokenizer: Path,
 
 
 def test_server_that_dies_fails_its_requests(client: BenchClient, tokenizer: Path, tmp_path: Path) -> None:
-    with chat_server("--fail", "die", "--healthy", "2") as url:
+    with fake_server("--fault", "exit", "--healthy", "2") as url:
         result = run(client, tokenizer, tmp_path, url, [request(i) for i in range(6)])
     assert result.num_completed <= 3
     assert result.num_failed == 6 - result.num_completed
@@ -135,7 +130,7 @@ def test_refused_argument_is_named(client: BenchClient, tmp_path: Path) -> None:
 def test_client_is_usable_after_an_error(client: BenchClient, tokenizer: Path, tmp_path: Path) -> None:
     with pytest.raises(ClientError):
         client.ask({"op": "bench", "argv": ["--max-concurrency=x"], "requests_file": ""}, timeout_s=30.0)
-    with chat_server() as url:
+    with fake_server() as url:
         assert run(client, tokenizer, tmp_path, url, [request(0)]).num_completed == 1
 
 
@@ -144,7 +139,7 @@ def test_tables_go_to_the_log(client: BenchClient) -> None:
 
 
 def test_time_limit_kills_a_hanging_run(tokenizer: Path, tmp_path: Path) -> None:
-    with BenchClient(tmp_path / "client.log") as client, chat_server("--fail", "hang") as url:
+    with BenchClient(tmp_path / "client.log") as client, fake_server("--fault", "hang") as url:
         client.start()
         client.wait_ready(_START_S)
         pid = client.pid
@@ -158,7 +153,7 @@ def test_worker_dies_with_its_parent_in_the_middle_of_a_run(tokenizer: Path, tmp
     script = f"""
 import sys
 from pathlib import Path
-from tests.harness.client.support import request
+from tests.harness.cells import request
 from tests.harness.client.test_worker import run
 from harness.client.bench import BenchClient
 client = BenchClient(Path({str(tmp_path / "client.log")!r}))
@@ -168,7 +163,7 @@ print(client.pid, flush=True)
 run(client, Path({str(tokenizer)!r}), Path({str(tmp_path)!r}), sys.argv[1], [request(0)])
 """
     bodies = tmp_path / "bodies.jsonl"
-    with chat_server("--fail", "hang", "--bodies", str(bodies)) as url:
+    with fake_server("--fault", "hang", "--bodies", str(bodies)) as url:
         parent = subprocess.Popen([sys.executable, "-c", script, url], stdout=subprocess.PIPE, text=True)
         assert parent.stdout is not None
         worker = int(parent.stdout.readline())

@@ -1,11 +1,11 @@
 from pathlib import Path
 
 import pytest
-from engine_plans import plan
 
 from harness.config.schema import EngineKind
 from harness.engines import cuda, get_engine, gpus, packages
 from harness.engines.gpus import Gpu, visible_gpus
+from tests.harness.cells import plan
 
 LISTING = """\
 GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-aaaa1111-0000)

@@ -17,8 +17,8 @@ from harness.engines.probes import complete_chat, counters_delta
 from harness.engines.processes import is_running
 from harness.engines.server import Server, free_port
 from harness.errors import EngineError
+from tests.harness import fake_server
 
-FAKE_SERVER = Path(__file__).resolve().parents[1] / "fake_server.py"
 SPECULATION = ("--speculative-config", '{"num_speculative_tokens": 4}')
 
 pytestmark = pytest.mark.timeout(60)
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(60)
 
 def command(*arguments: str, env: dict[str, str] | None = None, **kwargs: object) -> Callable[[int], ServerCommand]:
     def make(port: int) -> ServerCommand:
-        argv = [sys.executable, str(FAKE_SERVER), "--port", str(port), *arguments]
+        argv = [sys.executable, str(fake_server.PATH), "--port", str(port), *arguments]
         return ServerCommand(argv=argv, env=env or {}, port=port, **kwargs)  # type: ignore[arg-type]
 
     return make
@@ -41,7 +41,7 @@ def start(work_dir: Path, *arguments: str, timeout_s: float = 20.0, **kwargs: ob
 def stale_server(tmp_path: Path) -> Iterator[int]:
     """A server of an earlier run that nobody stopped, serving the very model that is asked for."""
     port = free_port()
-    process = subprocess.Popen([sys.executable, str(FAKE_SERVER), "--port", str(port), "--reuse-port"])
+    process = subprocess.Popen([sys.executable, str(fake_server.PATH), "--port", str(port), "--reuse-port"])
     try:
         while not _answers(port):
             time.sleep(0.05)
@@ -91,7 +91,7 @@ def test_program_that_cannot_run_is_an_engine_error(tmp_path: Path) -> None:
 
 def test_killed_server_is_named_by_its_signal(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="killed by SIGKILL, as the kernel does when memory runs out"):
-        start(tmp_path, "--die-after", "0")
+        start(tmp_path, "--fault", "die", "--fault-plain")
 
 
 @pytest.mark.parametrize("sharing", [(), ("--reuse-port",)], ids=["bind-fails", "both-bind"])
@@ -119,7 +119,7 @@ def test_wrong_model_name_is_refused(tmp_path: Path) -> None:
 
 def test_refused_first_completion_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match=r"could not complete a chat: .* answered 500: .*injected failure"):
-        start(tmp_path, "--fail-every", "1", "--first-requests", "0")
+        start(tmp_path, "--fault", "refuse", "--fault-plain")
 
 
 @pytest.mark.parametrize(

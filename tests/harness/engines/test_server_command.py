@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_plans import plan
 
 from harness.config.compose import known_options
 from harness.engines import ServerCommand, get_engine
 from harness.plan import Cell
+from tests.harness.cells import plan
 
 ENGINES = ("vllm", "vllm_cpu")
 

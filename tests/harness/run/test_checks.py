@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from harness.client.bench import BenchResult, parse_result
-from harness.config.schema import ArmConfig, ClientConfig, Drafter, Verification
+from harness.config.schema import ArmConfig, ClientConfig
 from harness.run.checks import (
     MIN_TOKENS_FOR_DRAFTS,
     CheckError,
@@ -13,9 +13,8 @@ from harness.run.checks import (
     check_tokens,
     notes_on_outputs,
 )
-from tests.harness.client.support import cell, request
+from tests.harness.cells import NGRAM, cell, request
 
-NGRAM = ArmConfig(name="ngram", drafter=Drafter.ngram, verification=Verification.all)
 LIMIT = 50
 
 

@@ -14,7 +14,6 @@ import pytest
 
 from harness.schema import Record, Status
 from harness.store import Store, read_requests
-from tests.harness.client.support import tiny_tokenizer
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -31,17 +30,10 @@ BASE = [
 ]
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("vllm")
-    folder = tiny_tokenizer(tmp_path_factory.mktemp("model"))
-    (folder / "config.json").write_text('{"model_type": "llama", "architectures": ["LlamaForCausalLM"]}')
-    (folder / "model.safetensors").write_bytes(b"weights that the stand-in never reads")
-    return folder
-
-
 @pytest.fixture
 def harness(tmp_path: Path, model: Path) -> Callable[..., subprocess.Popen[str]]:
+    pytest.importorskip("vllm")
+
     def start(command: str, *overrides: str, faults: str = "") -> subprocess.Popen[str]:
         argv = [sys.executable, "-m", "harness", command, *BASE, f"results_dir={tmp_path}", f"model.path={model}"]
         return subprocess.Popen(
@@ -90,7 +82,7 @@ def test_sweep_records_every_cell_and_a_second_one_runs_nothing(harness: Callabl
 def test_failed_cell_is_recorded_the_sweep_goes_on_and_a_second_one_retries_it(
     harness: Callable, tmp_path: Path
 ) -> None:
-    code, output = _finish(harness("sweep", faults="--fail-every 3"))
+    code, output = _finish(harness("sweep", faults="--fault refuse --every 3"))
     assert code == 1
     assert "2 failed" in output
     first = _records(tmp_path)

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from engine_plans import plan
 
 from harness.engines import get_engine
 from harness.engines.model import resolve_model
@@ -12,20 +11,19 @@ from harness.engines.packages import package_problems
 from harness.engines.probes import complete_chat, counters_delta
 from harness.engines.processes import is_running
 from harness.engines.server import Server
-from harness.errors import ConfigError
+from tests.harness.cells import plan
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
+SETTINGS = ("engine=vllm_cpu", "arm=ngram", "model.max_model_len=2048", "engine.kv_cache_gib=0.5")
 
-def test_ngram_server_starts_proves_itself_and_leaves_nothing(tmp_path: Path) -> None:
-    cell = plan("engine=vllm_cpu", "arm=ngram", "model.max_model_len=2048", "engine.kv_cache_gib=0.5").cells[0]
+
+def test_ngram_server_starts_proves_itself_and_leaves_nothing(tmp_path: Path, smollm2_path: Path) -> None:
+    cell = plan(*SETTINGS, f"model.path={smollm2_path}").cells[0]
     engine = get_engine(cell.engine)
     if problems := package_problems(cell.engine.kind):
         pytest.skip(problems[0])
-    try:
-        model = resolve_model(cell.model, fetch=True)
-    except ConfigError as error:
-        pytest.skip(str(error))
+    model = resolve_model(cell.model, fetch=False)
     with Server.start(
         lambda port: engine.server_command(cell, model_path=model.path_or_id, port=port, work_dir=tmp_path),
         work_dir=tmp_path,
