@@ -41,6 +41,7 @@ check: lint
 
 test: model lint
 	$(PY) -m pytest
+	env -u TRITON_INTERPRET $(PY) -m hybrid_spark.kernels.aot  # registers and spills on sm_90
 
 bench: env
 	$(PY) bench/scan.py

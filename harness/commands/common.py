@@ -38,7 +38,7 @@ def build_plan(overrides: list[str], *, missing: list[str] | None = None) -> Pla
 
     def load(workload: WorkloadConfig, seed: int) -> LoadedWorkload:
         try:
-            return load_workload(
+            loaded = load_workload(
                 workload.loader, path=workload.path, revision=workload.revision, seed=seed, options=workload.options
             )
         except MissingDataError as error:
@@ -49,6 +49,12 @@ def build_plan(overrides: list[str], *, missing: list[str] | None = None) -> Pla
             return LoadedWorkload(
                 name=workload.name, requests=[], parts=[], source="not available", licence="", citation=""
             )
+        unknown = [part for part in workload.parts or [] if part not in loaded.parts]
+        if unknown:
+            raise ConfigError(
+                f"workload.parts: {workload.name} has no part {', '.join(unknown)}. Known: {', '.join(loaded.parts)}."
+            )
+        return loaded
 
     try:
         plan = make_plan(grid, load)

@@ -72,9 +72,21 @@ def _print(plan: Plan) -> None:
             print("  dropped: " + ", ".join(f"{reason}: {n}" for reason, n in cell.workload_dropped.items()))
         if cell.left_out:
             print(f"  left out, fewer than {cell.workload.min_bucket_size} requests: {', '.join(cell.left_out)}")
+    for name, batch_size, segments in _too_few(plan):
+        print(f"{name}: batch size {batch_size} is never reached with so few prompts: {segments}")
     total = sum(estimator.run_s(r.cell) for r in left)
     if all(cell.segments for cell in plan.cells):
         print(f"\nabout {format_duration(total)} one run after another (rough, from output limits and usual speeds)")
+
+
+def _too_few(plan: Plan) -> list[tuple[str, int, str]]:
+    """Workload, batch size and the segments that have fewer prompts than it, "name (n)"."""
+    found = {}
+    for cell in plan.cells:
+        few = [f"{s.name} ({len(s.requests)})" for s in cell.segments if len(s.requests) < cell.batch_size]
+        if few:
+            found[cell.workload.name, cell.batch_size] = ", ".join(few)
+    return [(name, batch_size, segments) for (name, batch_size), segments in found.items()]
 
 
 def _as_dict(cell: Cell) -> dict[str, object]:

@@ -33,7 +33,6 @@ def run(argv: list[str]) -> int:
     if problems:
         raise ConfigError(problems)
     folder = sweep_folder(plan)
-    folder.mkdir(parents=True, exist_ok=True)
     with _only_sweep(folder):
         # Ray is imported only here: plan and its errors answer without it
         from harness.engines.model import resolve_model
@@ -68,8 +67,15 @@ def run(argv: list[str]) -> int:
 
 @contextmanager
 def _only_sweep(folder: Path) -> Iterator[None]:
-    """Keep a second sweep off the folder while this one runs; the lock dies with its process."""
-    with (folder / ".lock").open("a+") as file:
+    """Make the folder and keep a second sweep off it while this one runs; the lock dies with its process."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("a+")
+    except OSError as error:
+        raise ConfigError(
+            f"results_dir: {folder} cannot be written ({error}). Choose another results_dir=..."
+        ) from error
+    with lock as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -145,6 +145,12 @@ def _check_keys(parsed: list[Override]) -> None:
         if key in GROUPS:
             value = override.value()
             known = known_options(key)
+            if not isinstance(value, str) and not override.is_delete():
+                # Hydra would merge several files of a group into one point, and fails on null.
+                problems.append(
+                    f"{key} must be the name of one file in conf/{key}, got {value}. Known: {', '.join(known)}."
+                )
+                continue
             if isinstance(value, str) and value not in known:
                 problems.append(f"{key}={value}: no such file in conf/{key}.{_did_you_mean(value, known)}")
             if key == "exp" and not override.is_add():

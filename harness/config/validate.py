@@ -1,8 +1,9 @@
 """Rules on values, checked for the whole sweep at once: all problems are collected and raised together."""
 
+import math
 from collections.abc import Iterator
 
-from harness.config.compose import Grid
+from harness.config.compose import Grid, known_options
 from harness.config.schema import (
     ArmConfig,
     ClientConfig,
@@ -15,6 +16,7 @@ from harness.config.schema import (
     WorkloadConfig,
 )
 from harness.errors import ConfigError
+from workloads import bucket
 
 __all__ = ["validate"]
 
@@ -50,7 +52,13 @@ def _sweep(sweep: SweepConfig, arms: list[str]) -> Iterator[str]:
         yield f"name must use letters, digits, '-', '_' and '.', got {sweep.name!r}. It names a folder."
     if not sweep.results_dir:
         yield "results_dir must name a folder, got ''. The default is results."
-    del arms
+    known = sorted({*arms, *known_options("arm")})
+    if sweep.baseline not in known:
+        yield f"baseline must name an arm, got {sweep.baseline!r}. Known: {', '.join(known)}."
+    for key in ("num_gpus", "num_cpus", "max_parallel_cells"):
+        limit, minimum = getattr(sweep.cluster, key), 0 if key == "num_gpus" else 1
+        if limit is not None and limit < minimum:
+            yield f"cluster.{key} must be at least {minimum}, got {limit}. Leave it null for what is there."
 
 
 _NAME_CHARS = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
@@ -65,12 +73,17 @@ def _engine(engine: EngineConfig) -> Iterator[str]:
             yield f"{key} must be 1 on engine vllm_cpu, got {tp}. Tensor parallelism needs engine=vllm."
     if not 0.0 < engine.gpu_memory_utilization <= 1.0:
         yield f"engine.gpu_memory_utilization must lie in (0, 1], got {engine.gpu_memory_utilization}."
-    if engine.kv_cache_gib <= 0:
-        yield f"engine.kv_cache_gib must be positive, got {engine.kv_cache_gib}."
     if engine.num_cpus < 1:
         yield f"engine.num_cpus must be at least 1, got {engine.num_cpus}."
-    if engine.startup_timeout_s <= 0:
-        yield f"engine.startup_timeout_s must be positive, got {engine.startup_timeout_s}."
+    for key in ("kv_cache_gib", "startup_timeout_s", "estimated_tok_s_per_request"):
+        if not _is_positive(getattr(engine, key)):
+            yield f"engine.{key} must be a positive number, got {getattr(engine, key)}."
+    if not 0 <= engine.estimated_startup_s < math.inf:
+        yield f"engine.estimated_startup_s must be at least 0, got {engine.estimated_startup_s}."
+    for key in ("memory_gib", "max_num_batched_tokens", "max_cudagraph_capture_size"):
+        value = getattr(engine, key)
+        if value is not None and not _is_positive(value):
+            yield f"engine.{key} must be a positive number or null, got {value}."
     if engine.kind is EngineKind.vllm_cpu and not engine.enforce_eager:
         yield "engine.enforce_eager must be true on engine vllm_cpu, got False: there are no CUDA graphs on a CPU."
 
@@ -84,8 +97,10 @@ def _client(client: ClientConfig) -> Iterator[str]:
     if not 0.0 <= client.max_failed_fraction < 1.0:
         yield f"client.max_failed_fraction must lie in [0, 1), got {client.max_failed_fraction}."
     for key in ("warmup_output_tokens", "stall_timeout_s", "segment_timeout_s"):
-        if getattr(client, key) <= 0:
-            yield f"client.{key} must be positive, got {getattr(client, key)}."
+        if not _is_positive(getattr(client, key)):
+            yield f"client.{key} must be a positive number, got {getattr(client, key)}."
+    if not 0.0 <= client.min_output_fraction <= 1.0:
+        yield f"client.min_output_fraction must lie in [0, 1], got {client.min_output_fraction}."
 
 
 def _model(model: ModelConfig) -> Iterator[str]:
@@ -103,12 +118,21 @@ def _workload(workload: WorkloadConfig) -> Iterator[str]:
             f"workload.max_output_tokens must be at least 1, got {workload.max_output_tokens} "
             f"(workload {workload.name})."
         )
-    percent = round(workload.bucket_width * 100)
-    if percent < 1 or 100 % percent or abs(percent - workload.bucket_width * 100) > 1e-9:
+    try:
+        labels = {bucket(low / 100, width=workload.bucket_width) for low in range(100)}
+    except (ValueError, OverflowError):  # infinity and NaN included
         yield (
             f"workload.bucket_width must be a whole number of per cent that divides 100, got {workload.bucket_width} "
             f"({workload.name}). The paper's buckets are 0.05 wide."
         )
+    else:
+        unknown = [label for label in workload.buckets or [] if label not in labels]
+        if unknown:
+            example = bucket(0.2, width=workload.bucket_width)
+            yield (
+                f"workload.buckets must hold buckets of width {workload.bucket_width:g}, such as {example}, got "
+                f"{', '.join(unknown)} ({workload.name})."
+            )
     if workload.min_bucket_size < 1:
         yield f"workload.min_bucket_size must be at least 1, got {workload.min_bucket_size} ({workload.name})."
 
@@ -125,3 +149,8 @@ def _arm(arm: ArmConfig) -> Iterator[str]:
             f"arm.verification must be none exactly when arm.drafter is none, got drafter={arm.drafter.value}, "
             f"verification={arm.verification.value} (arm {arm.name})."
         )
+
+
+def _is_positive(value: float) -> bool:
+    """Whether a number is above 0 and finite; NaN is neither."""
+    return 0 < value < math.inf

@@ -174,13 +174,18 @@ def check_tokens(
 
 
 def notes_on_outputs(cell: Cell, requests: Sequence[Request], result: BenchResult, delta: dict[str, Any]) -> list[str]:
-    """Return what a reader should know about a segment's outputs: implausibly short ones, no draft made."""
+    """Return what a reader should know about a segment's outputs: implausibly short or cut-off ones, no draft made."""
     notes = []
     lengths = [r.num_output_tokens or 0 for r in result.requests if r.success]
     limits = [r.max_output_tokens for r, record in zip(requests, result.requests, strict=True) if record.success]
     mean, mean_limit = sum(lengths) / len(lengths), sum(limits) / len(limits)
     if mean < cell.client.min_output_fraction * mean_limit or (max(lengths) == 1 and mean_limit > 1):
         notes.append(f"implausibly short outputs: {mean:.1f} tokens on average, with a limit of {mean_limit:.0f}")
+    # vLLM lowers a limit that the context has no room for without saying so.
+    room = [cell.model.max_model_len - (r.num_prompt_tokens or 0) for r in result.requests if r.success]
+    num_cut = sum(left < limit and length >= left for left, limit, length in zip(room, limits, lengths, strict=True))
+    if num_cut:
+        notes.append(f"{num_cut} outputs were cut off by model.max_model_len={cell.model.max_model_len}")
     if cell.arm.drafter is not Drafter.none and delta["num_drafts"] == 0:
         notes.append("no draft was made")
     return notes

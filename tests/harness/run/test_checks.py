@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from harness.client.bench import BenchResult, parse_result
-from harness.config.schema import ArmConfig, ClientConfig
+from harness.config.schema import ArmConfig, ClientConfig, ModelConfig
 from harness.run.checks import (
     MIN_TOKENS_FOR_DRAFTS,
     CheckError,
@@ -100,6 +100,15 @@ def test_mean_below_the_configured_share_of_the_limit_is_flagged() -> None:
     assert notes_on_outputs(strict, requests, measured, moved()) == [
         "implausibly short outputs: 4.5 tokens on average, with a limit of 50"
     ]
+
+
+@pytest.mark.parametrize(("max_model_len", "num_cut"), [(52, 0), (53, 0), (23, 1), (13, 2)])
+def test_outputs_that_the_context_cut_off_are_counted(max_model_len: int, num_cut: int) -> None:
+    """Prompts of 3 tokens; outputs of 10 and 20 with a limit of 50."""
+    requests, measured = result([10, 20])
+    small = cell(model=ModelConfig(name="tiny", checkpoint="none", max_model_len=max_model_len))
+    notes = notes_on_outputs(small, requests, measured, moved())
+    assert notes == ([f"{num_cut} outputs were cut off by model.max_model_len={max_model_len}"] if num_cut else [])
 
 
 @pytest.mark.parametrize(("arm", "drafts"), [(NGRAM, 0), (NGRAM, 5), (ArmConfig(name="vanilla"), None)])
