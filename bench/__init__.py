@@ -1,0 +1,1 @@
+"""Benchmarks and checks of the kernels; run their scripts by path."""
