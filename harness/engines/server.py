@@ -7,9 +7,11 @@ import contextlib
 import os
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -70,8 +72,11 @@ class Server:
         """Whether the system let us see that our own process listens on the port."""
         self._stopped = False
         marker = uuid.uuid4().hex
+        # vLLM leaves its sockets behind when it is killed, by default in the folder for temporary files itself.
+        self._socket_dir = tempfile.mkdtemp(prefix="hs-")
         environment = server_environment(command, os.environ) | {
             MARKER_ENV: marker,
+            "VLLM_RPC_BASE_PATH": self._socket_dir,
             PARENT_PID_ENV: ",".join(str(pid) for pid in dict.fromkeys([os.getpid(), *guard_pids])),
         }
         self._gpus = gpu_queries.visible_gpus(environment) if command.uses_gpus else []
@@ -93,6 +98,7 @@ class Server:
                     start_new_session=True,
                 )
             except OSError as error:
+                shutil.rmtree(self._socket_dir, ignore_errors=True)
                 raise EngineError(f"{command.argv[0]} cannot be run: {error}.", stage="start") from error
         self.pid = self._process.pid
         self._tree = ProcessTree(self.pid, marker)
@@ -249,6 +255,7 @@ class Server:
             return
         self._stopped = True
         survivors = self._tree.terminate(grace_s=STOP_GRACE_S, kill_timeout_s=KILL_TIMEOUT_S)
+        shutil.rmtree(self._socket_dir, ignore_errors=True)
         if survivors:
             names = ", ".join(f"{process.pid} {process.name()}" for process in survivors)
             raise self._error(f"Processes of the server survived SIGKILL: {names}.", stage="stop")

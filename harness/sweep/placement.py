@@ -83,6 +83,11 @@ def _start_local(cluster: ClusterConfig, common: dict[str, Any]) -> None:
             return
         except Exception as error:  # Ray raises a bare Exception when its 30 s to start are over
             ray.shutdown()
+            if "AF_UNIX path length" in str(error):
+                raise ConfigError(
+                    f"Ray's sockets lie in TMPDIR, whose path is too long for them ({str(error).strip()}). "
+                    "Set RAY_TMPDIR to a shorter folder, for example RAY_TMPDIR=/tmp."
+                ) from error
             if attempt == _START_ATTEMPTS - 1:
                 raise ConfigError(
                     f"Ray could not start on this machine in {_START_ATTEMPTS} attempts: {str(error).strip()} "

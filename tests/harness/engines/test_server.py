@@ -68,6 +68,9 @@ def test_ready_server_completes_a_chat_and_stops_without_a_trace(tmp_path: Path)
         assert running.listener_checked
         assert complete_chat(running.base_url, "fake-model", timeout_s=5, max_tokens=3) == 3
         pid, port = running.pid, running.port
+        sockets = Path(psutil.Process(pid).environ()["VLLM_RPC_BASE_PATH"])
+        (sockets / "left-over").touch()
+    assert not sockets.exists()
     assert statuses == ["starting the server", "waiting for the first completion"]
     assert not running.alive()
     assert not _alive(pid)
