@@ -168,4 +168,5 @@ def _csv_value(entry: Entry, suffix: str) -> str | int | float | None:
         return "" if value is None else value
     if suffix or entry is None or isinstance(entry, Hole):
         return ""
-    return entry
+    # A spreadsheet runs a field that begins so as a formula, and a model's output may.
+    return f"'{entry}" if isinstance(entry, str) and entry.startswith(("=", "+", "-", "@", "\t", "\r")) else entry

@@ -119,3 +119,13 @@ def test_plain_text_says_how_many_rows_it_leaves_out() -> None:
     table = _table()
     table.rows = [{"model": str(i), "arm": "a"} for i in range(10)]
     assert "... 7 more rows in the report" in to_text(table, max_rows=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "written"), [("=1+1", "'=1+1"), ("@x", "'@x"), ("-5", "'-5"), ("a=b", "a=b"), ("", "")]
+)
+def test_csv_holds_no_field_that_a_spreadsheet_would_run(text: str, written: str) -> None:
+    table = _table()
+    table.rows = [{"model": "m", "arm": text}]
+    (row,) = csv.DictReader(io.StringIO(to_csv(table)))
+    assert row["arm"] == written
