@@ -1,7 +1,7 @@
 """Patches of the interpreted CPU engine, for every arm alike: only on vLLM's CPU platform with TRITON_INTERPRET=1.
 
-They change how fast vLLM's sampling runs, never what it returns. Workers apply them through vLLM's own hook for
-platform kernels, so the API server and the engine core import nothing for them.
+They change how fast vLLM's sampling runs and where adaptive verification may run, never what is returned. Workers
+apply them through vLLM's own hook for platform kernels, so the API server and the engine core import nothing for them.
 """
 
 import functools
@@ -10,8 +10,11 @@ import os
 import warnings
 from typing import Any
 
+import numpy as np
+
 from hybrid_spark import triton_cpu
 from hybrid_spark.vllm_plugin import proof
+from hybrid_spark.vllm_plugin.profiling import reference_cost_model
 
 PROOF_DIR_ENV = "HYBRID_SPARK_PROOF_DIR"
 DISABLE_KERNELS_ENV = "HYBRID_SPARK_INTERPRET_ALL"
@@ -19,7 +22,15 @@ DISABLE_KERNELS_ENV = "HYBRID_SPARK_INTERPRET_ALL"
 
 _applied: list[str] = []
 
-__all__ = ["DISABLE_KERNELS_ENV", "PROOF_DIR_ENV", "applied", "hook_platform", "replace_kernels"]
+__all__ = [
+    "DISABLE_KERNELS_ENV",
+    "PROOF_DIR_ENV",
+    "allow_adaptive_verification",
+    "applied",
+    "hook_platform",
+    "patch_adaptive_verification",
+    "replace_kernels",
+]
 
 
 def applied() -> list[str]:
@@ -59,6 +70,7 @@ def _apply_in_worker() -> None:
         from hybrid_spark.triton_cpu import interpreter
 
         _applied.extend(interpreter.apply_fixes())
+        _applied.extend(patch_adaptive_verification())
         if os.environ.get(DISABLE_KERNELS_ENV) != "1":
             _applied.extend(replace_kernels())
     proof_dir = os.environ.get(PROOF_DIR_ENV)
@@ -86,3 +98,59 @@ def replace_kernels() -> list[str]:
         warnings.simplefilter("ignore")
         register_kernels(overrides)
     return list(overrides)
+
+
+def allow_adaptive_verification() -> None:
+    """Let vLLM's configuration enable adaptive verification without CUDA graphs; calling it again changes nothing.
+
+    The graphs are about speed only. Each process validates the configuration, so each needs this.
+    """
+    from vllm.config import VllmConfig
+
+    original = VllmConfig._validate_adaptive_verification
+    if getattr(original, "_hybrid_spark", False):
+        return
+
+    @functools.wraps(original)
+    def validate(self: Any) -> None:
+        """No CUDA graphs on a CPU."""
+
+    validate._hybrid_spark = True  # type: ignore[attr-defined]
+    VllmConfig._validate_adaptive_verification = validate
+
+
+def patch_adaptive_verification() -> list[str]:
+    """Make vLLM's adaptive verification run without graphs, a compiler and timed passes.
+
+    Returns:
+        The qualified names replaced.
+    """
+    from vllm.config.compilation import CUDAGraphMode
+    from vllm.v1.worker.gpu import model_runner
+    from vllm.v1.worker.gpu.spec_decode import adaptive_verification as module
+
+    def no_graphs(mode: Any, **kwargs: Any) -> Any:
+        return CUDAGraphMode.NONE
+
+    original_init = module.AdaptiveVerificationManager.__init__
+
+    @functools.wraps(original_init)
+    def init(self: Any, req_states: Any, *args: Any, **kwargs: Any) -> None:
+        original_init(self, req_states, *args, **kwargs)
+        # vLLM measures these while it captures graphs. Times of an interpreter would not tell what a slot costs.
+        model = reference_cost_model(req_states.max_num_batched_tokens)
+        verify_ms = 1e3 * model.token_cost_s(np.arange(req_states.max_num_batched_tokens + 1))
+        self.cost_tables = (np.zeros(req_states.max_num_reqs + 1), verify_ms)
+
+    module.AdaptiveVerificationManager.__init__ = init
+    module._assign_draft_token_budget_compiled = module._assign_draft_token_budget
+    module.get_varlen_cudagraph_unsupported_backend = lambda *args, **kwargs: None
+    # The model runner has bound this one by name.
+    module.resolve_adaptive_cudagraph_mode = model_runner.resolve_adaptive_cudagraph_mode = no_graphs
+    names = (
+        "AdaptiveVerificationManager.__init__",
+        "_assign_draft_token_budget_compiled",
+        "get_varlen_cudagraph_unsupported_backend",
+        "resolve_adaptive_cudagraph_mode",
+    )
+    return [f"{module.__name__}.{name}" for name in names]

@@ -1,4 +1,4 @@
-"""The n-gram drafter inside vLLM: our scan over the request states, every drafted slot verified."""
+"""The n-gram drafter inside vLLM: our scan over the request states; with adaptive verification also its survivals."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import torch
 from vllm.v1.worker.gpu.spec_decode.ngram.speculator import NgramGPUSpeculator
 
 from hybrid_spark.kernels.ngram_scan import NgramScanOutput, ngram_scan
+from hybrid_spark.vllm_plugin.chains import ChainSelector
 from hybrid_spark.vllm_plugin.config import PluginConfig, PluginConfigError
 
 __all__ = ["NgramSpeculator", "token_ids_on_device"]
@@ -54,6 +55,17 @@ class NgramSpeculator(NgramGPUSpeculator):
             )
         super().__init__(vllm_config, device, req_states)
         self.config = config
+        self.enable_adaptive_verification = config.verification == "adaptive"
+        self.chains: ChainSelector | None = None
+        if self.enable_adaptive_verification:
+            self.chains = ChainSelector(config, req_states, self.max_num_reqs, device)
+            self.valid_length = self.chains.valid_length
+            # No model drafts: the policy "ngram" reads neither of these.
+            self._no_tokens = torch.zeros((self.max_num_reqs, 1), dtype=torch.int64, device=device)
+            self._no_confidence = torch.zeros((self.max_num_reqs, 1), dtype=torch.float32, device=device)
+            # What vLLM's model runner hands to our manager, which has the survivals from the chains.
+            self.draft_token_confidence_probs = self._no_confidence
+            return
         self.scan = NgramScanOutput.allocate(
             self.max_num_reqs, req_states.all_token_ids.gpu.shape[1], device, max_draft=config.max_draft
         )
@@ -98,6 +110,12 @@ class NgramSpeculator(NgramGPUSpeculator):
             int64[B, max_draft]; past each row's valid length a valid filler token.
         """
         num_reqs = input_batch.num_reqs
+        if self.chains is not None:
+            if dummy_run or num_speculative_tokens == 0:
+                return self.chains.skip(num_reqs)
+            return self.chains.select(
+                input_batch.idx_mapping, num_sampled, self._no_tokens[:num_reqs], self._no_confidence[:num_reqs]
+            ).tokens
         drafts = self.drafts[:num_reqs]
         if dummy_run or num_speculative_tokens == 0:
             return drafts

@@ -26,8 +26,32 @@ def register() -> None:
     import vllm
 
     check_vllm(vllm.__version__)
+    if on_interpreted_cpu:
+        cpu.allow_adaptive_verification()
     if path:
-        _wrap_init_speculator(PluginConfig.load(path))
+        config = PluginConfig.load(path)
+        if config.drafter == "hybrid":
+            _keep_token_ids_on_device()
+        _wrap_init_speculator(config)
+
+
+def _keep_token_ids_on_device() -> None:
+    """Make vLLM keep the token ids of DSpark's requests where its own n-gram drafter has them: the scan reads them all.
+
+    The model runner decides by `use_ngram`, which it asks for nothing else.
+    """
+    from vllm.config import SpeculativeConfig
+
+    original = SpeculativeConfig.use_ngram
+    if getattr(original, "_hybrid_spark", False):
+        return
+
+    @functools.wraps(original)
+    def use_ngram(self: Any) -> bool:
+        return self.method == "dspark" or bool(original(self))
+
+    use_ngram._hybrid_spark = True  # type: ignore[attr-defined]
+    SpeculativeConfig.use_ngram = use_ngram
 
 
 def _wrap_init_speculator(config: PluginConfig) -> None:

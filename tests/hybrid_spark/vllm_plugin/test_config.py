@@ -24,8 +24,8 @@ def test_a_minimal_file_takes_the_papers_defaults(tmp_path: Path) -> None:
     [
         ({"max_drafts": 7}, "unknown key 'max_drafts' = 7.*Known keys: .*max_draft"),
         ({"arm": None}, "arm must be a non-empty string, got None"),
-        ({"drafter": "magic"}, "drafter must be one of ngram, got 'magic'"),
-        ({"verification": "some"}, "verification must be one of all, got 'some'"),
+        ({"drafter": "magic"}, "drafter must be one of ngram, dspark, hybrid, got 'magic'"),
+        ({"verification": "some"}, "verification must be one of all, adaptive, got 'some'"),
         ({"max_draft": 0}, "must be positive integers, got"),
         ({"max_draft": True}, "must be positive integers, got"),
         ({"min_match": 16}, "min_match <= max_match <= max_copy must hold, got 16, 15"),
