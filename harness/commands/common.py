@@ -60,6 +60,14 @@ def build_plan(overrides: list[str], *, missing: list[str] | None = None) -> Pla
         plan = make_plan(grid, load)
     except WorkloadError as error:
         raise ConfigError(str(error)) from error
+    for cell in plan.cells:
+        names = [segment.name for segment in cell.segments]
+        taken = sorted({name for name in names if name == "pooled" or names.count(name) > 1})
+        if taken:
+            raise ConfigError(
+                f"{cell.workload.name}: parts must have names of their own other than 'pooled', which records use for "
+                f"their sum, got {', '.join(taken)}. Rename the part in the file."
+            )
     empty = [cell.label for cell in plan.cells if not cell.num_prompts and cell.workload.name not in absent]
     if empty:
         raise ConfigError(

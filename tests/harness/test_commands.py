@@ -1,5 +1,6 @@
 """Commands as typed, in this process: what they print and their exit codes."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -24,3 +25,19 @@ def test_plan_says_where_the_batch_size_is_never_reached(capsys: pytest.CaptureF
     main(["plan", "+exp=demo", "workload.by_bucket=false", "batch_sizes=[4,16]"])
     lines = [line for line in capsys.readouterr().out.splitlines() if "never reached" in line]
     assert lines == ["sample: batch size 16 is never reached with so few prompts: chat (12)"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "taken"), [(["pooled", "a"], "pooled"), (["a", "a 0-10%"], "a 0-10%"), (["a", "a, b"], None)]
+)
+def test_parts_whose_records_would_overwrite_each_other_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], parts: list[str], taken: str | None
+) -> None:
+    """The part "a" is cut into buckets, of which "a 0-10%" is one; the others have no edit to measure."""
+    rows = [{"prompt": "p", "part": part} | ({"input": "x", "reference": "x"} if part == "a" else {}) for part in parts]
+    file = tmp_path / "own.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    settings = ["workload.by_bucket=true", "workload.bucket_width=0.1", "workload.min_bucket_size=1"]
+    main(["plan", "+exp=demo", "workloads=[jsonl]", f"workload.path={file}", *settings])
+    error = capsys.readouterr().err
+    assert (f"got {taken}. Rename the part" in error) if taken else ("Rename the part" not in error)
