@@ -92,7 +92,8 @@ def make_batch(rng: np.random.Generator, num_rows: int, max_len: int, device: to
     contexts = []
     for batch_row, row in enumerate(row_index):
         kind = str(rng.choice(KINDS))
-        length = int(rng.choice([max_len, rng.integers(0, max_len + 1), rng.integers(0, min(17, max_len + 1))]))
+        limit = int(rng.choice([0, 17, max_len + 1]))
+        length = int(rng.integers(0, min(limit, max_len + 1))) if limit else max_len
         if batch_row == 0:
             kind, length = "edit", max_len
         elif batch_row > 1 and kind == "all equal":

@@ -42,7 +42,7 @@ def quadratic_scan_kernel(
         matches = inside
         for i in range(n):
             earlier = tl.load(row_ptr + end - 1 - i, mask=inside, other=0)
-            latest = tl.load(row_ptr + length - 1 - i + tl.zeros([BLOCK], dtype=tl.int32), mask=inside, other=0)
+            latest = tl.load(row_ptr + length - 1 - i, mask=length >= n, other=0)
             matches = matches & (earlier == latest)
         match_length = tl.where(matches, n, match_length)
     score = tl.where(match_length > 0, (match_length.to(tl.int64) << 32) | end, 0)
@@ -69,7 +69,7 @@ def quadratic_merge_kernel(
     score = tl.max(tl.load(scores_ptr + row * num_blocks + block, mask=block < num_blocks, other=0), axis=0)
     end = score & 0xFFFFFFFF
     position = end + tl.arange(0, MAX_DRAFT_PO2)
-    inside = (position < length) & (position > 0) & (score > 0)
+    inside = tl.where(score > 0, position < length, False)
     draft = tl.load(token_ids_ptr + row * token_ids_stride + position, mask=inside, other=0)
     offset = tl.arange(0, MAX_DRAFT_PO2)
     tl.store(tokens_ptr + row * MAX_DRAFT + offset, draft, mask=offset < MAX_DRAFT)
