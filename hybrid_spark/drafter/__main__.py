@@ -1,15 +1,21 @@
 """``python -m hybrid_spark.drafter generate|train|calibrate|export|evaluate``: a small DSpark drafter from scratch."""
 
 import argparse
+import json
 import logging
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["main"]
 
 DEFAULT_LAYERS = (9, 19, 29)
+CHECKPOINT = "drafter.pt"
 
 
 def _cache() -> Path:
@@ -26,7 +32,17 @@ def _parser() -> argparse.ArgumentParser:
     generate.add_argument("--num-output-tokens", type=int, default=500_000)
     generate.add_argument("--num-slots", type=int, default=64)
     generate.add_argument("--max-output-tokens", type=int, default=192)
-    for command in (generate,):
+    train = commands.add_parser("train", help="distil the target into the drafter")
+    train.add_argument("--num-steps", type=int, default=6000)
+    train.add_argument("--max-minutes", type=float, help="anneal and stop by the clock instead of by --num-steps")
+    train.add_argument("--seed", type=int, default=0)
+    train.add_argument("--resume", action="store_true", help="start from the checkpoint in --work")
+    calibrate = commands.add_parser("calibrate", help="fit the confidence head on answers the drafter never saw")
+    evaluate = commands.add_parser("evaluate", help="acceptance and calibration on prompts from no training template")
+    export = commands.add_parser("export", help="write the checkpoint folder vLLM loads, with its card")
+    export.add_argument("folder", type=Path)
+    export.add_argument("--target-name", default="SmolLM2-135M-Instruct", help="for the card")
+    for command in (generate, train, calibrate, evaluate, export):
         command.add_argument("--target", type=Path, required=True, help="folder of the target model")
         command.add_argument("--work", type=Path, default=_cache() / "drafter", help="folder of the corpus and weights")
         command.add_argument("--num-threads", type=int, default=1, help="more than one rarely helps: small products")
@@ -59,6 +75,90 @@ def _generate(args: argparse.Namespace) -> None:
     prompts = draw_prompts(args.split, collect(), seed=args.seed)
     num_tokens = generate(config, target, prompts, encode, tokenizer.eos_token_id)
     print(f"{args.split}: {num_tokens} output tokens in {config.corpus}")
+
+
+def _train(args: argparse.Namespace) -> None:
+    from hybrid_spark.drafter.target import LlamaTarget
+    from hybrid_spark.drafter.train import DrafterConfig, DSparkDrafter, TrainConfig, load_drafter, train
+
+    target = LlamaTarget(args.target, DEFAULT_LAYERS)
+    if DEFAULT_LAYERS[-1] != len(target.layers) - 1:
+        raise ValueError(f"the last aux layer must be the target's last, {len(target.layers) - 1}.")
+    if args.resume:
+        drafter, _ = load_drafter(args.work / CHECKPOINT, target.embedding)
+    else:
+        sizes = DrafterConfig(hidden_size=target.hidden_size, vocab_size=target.vocab_size)
+        drafter = DSparkDrafter(sizes, target.embedding)
+    config = TrainConfig(num_steps=args.num_steps, max_minutes=args.max_minutes, seed=args.seed)
+    print(json.dumps(train(drafter, target.final_norm, args.work / "corpus", args.work / CHECKPOINT, config)))
+
+
+def _calibrate(args: argparse.Namespace) -> None:
+    from hybrid_spark.drafter.confidence import apply_fit, fit_confidence
+    from hybrid_spark.drafter.corpus import read_examples
+    from hybrid_spark.drafter.export import serving_copy
+    from hybrid_spark.drafter.train import load_drafter, save_drafter
+    from hybrid_spark.drafter.visit import visit
+
+    drafter, facts = load_drafter(args.work / CHECKPOINT, _embedding(args.target))
+    corpus = args.work / "corpus"
+    fit = fit_confidence(visit(serving_copy(drafter), corpus, read_examples(corpus, "calibration")))
+    apply_fit(drafter, fit)
+    facts["calibration"] = summary = {
+        "ridge": fit.ridge,
+        "log_loss": fit.log_loss,
+        "base_log_loss": fit.base_log_loss,
+        "num_slots": fit.num_slots,
+    }
+    save_drafter(drafter, args.work / CHECKPOINT, **facts)
+    print(json.dumps(summary))
+
+
+def _evaluate(args: argparse.Namespace) -> None:
+    from hybrid_spark.drafter.corpus import read_examples
+    from hybrid_spark.drafter.evaluate import evaluate
+    from hybrid_spark.drafter.export import serving_copy, weights_digest
+    from hybrid_spark.drafter.train import load_drafter
+
+    drafter, _ = load_drafter(args.work / CHECKPOINT, _embedding(args.target))
+    corpus = args.work / "corpus"
+    result = evaluate(serving_copy(drafter), corpus, read_examples(corpus, "evaluation"))
+    result["weights_sha256"] = weights_digest(drafter)
+    (args.work / "evaluation.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(result, indent=2))
+
+
+def _export(args: argparse.Namespace) -> None:
+    import datetime
+    import importlib.metadata
+
+    from hybrid_spark.drafter.export import export
+    from hybrid_spark.drafter.sources import licences
+    from hybrid_spark.drafter.train import load_drafter
+
+    drafter, facts = load_drafter(args.work / CHECKPOINT, _embedding(args.target))
+    if "calibration" not in facts:
+        raise ValueError("the confidence head was not fitted; run `calibrate` first.")
+    measured = args.work / "evaluation.json"
+    facts |= {
+        "target": args.target_name,
+        "sources": licences(),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "versions": {name: importlib.metadata.version(name) for name in ("torch", "transformers")},
+    }
+    evaluation = json.loads(measured.read_text(encoding="utf-8")) if measured.exists() else None
+    size = export(drafter, args.folder, target_layer_ids=DEFAULT_LAYERS, facts=facts, evaluation=evaluation)
+    print(f"{args.folder}: {size} bytes of weights")
+
+
+def _embedding(target: Path) -> "Tensor":
+    from safetensors import safe_open
+
+    path = target / "model.safetensors"
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist; --target must be a folder with the model in one file.")
+    with safe_open(str(path), framework="pt") as file:
+        return file.get_tensor("model.embed_tokens.weight")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,7 +7,6 @@ where the last one stopped; a line is written after its states, so a killed run 
 
 import json
 import logging
-
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -108,7 +107,9 @@ def generate(
     (config.corpus / "states").mkdir(parents=True, exist_ok=True)
     path = config.corpus / f"{config.split}-{config.seed}.jsonl"
     _drop_half_line(path)
-    finished = [a for a in read_answers(config.corpus, config.split) if a["prompt_id"].split("-")[1] == str(config.seed)]
+    finished = [
+        a for a in read_answers(config.corpus, config.split) if a["prompt_id"].split("-")[1] == str(config.seed)
+    ]
     done = {answer["prompt_id"] for answer in finished}
     num_tokens = sum(len(answer["output"]) for answer in finished)
     pending = (
@@ -118,16 +119,21 @@ def generate(
     )
     cache = KVCache(target, config.num_slots, config.max_prompt_tokens + config.max_output_tokens)
     slots: list[_Running | None] = [None] * config.num_slots
-    tokens, positions = torch.zeros(config.num_slots, dtype=torch.int64), torch.zeros(config.num_slots, dtype=torch.int64)
+    tokens, positions = (
+        torch.zeros(config.num_slots, dtype=torch.int64),
+        torch.zeros(config.num_slots, dtype=torch.int64),
+    )
+    exhausted = False
     started, at_start, families = time.monotonic(), num_tokens, Counter[str]()
     with path.open("a", encoding="utf-8") as file:
         while True:
             for index, running in enumerate(slots):
-                while running is None and num_tokens < config.num_output_tokens:
+                exhausted = exhausted or num_tokens >= config.num_output_tokens
+                if running is None and not exhausted:
                     item = next(pending, None)
-                    if item is None:
-                        break
-                    running = _Running(*item)
+                    exhausted = item is None
+                    running = None if item is None else _Running(*item)
+                if running is not None and not running.output:
                     token, states = target.prefill(torch.tensor(running.prompt_ids), cache, index)
                     running.states.append(states.flatten(1))
                     running.output.append(token)
@@ -141,8 +147,10 @@ def generate(
                         rate = (num_tokens - at_start) / (time.monotonic() - started)
                         logger.info("%s: %d output tokens, %.0f tok/s, %s", path.name, num_tokens, rate, dict(families))
                 slots[index] = running
-            if not any(slots) and (num_tokens >= config.num_output_tokens or next(pending, None) is None):
-                return num_tokens
+            if not any(slots):
+                if exhausted:
+                    return num_tokens
+                continue
             following, states = target.decode(tokens, positions, cache)
             for index, running in enumerate(slots):
                 if running is not None:

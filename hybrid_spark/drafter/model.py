@@ -10,8 +10,8 @@ An anchor at position p is the last sampled token; the target has no hidden stat
 from dataclasses import dataclass, field
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
 
 from hybrid_spark.drafter.target import apply_rope, rms_norm, rope_tables
 
@@ -97,7 +97,7 @@ class _MLP(nn.Module):
         self.down_proj = nn.Linear(intermediate, size, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        return self.down_proj(functional.silu(self.gate_proj(x)) * self.up_proj(x))
 
 
 class _Block(nn.Module):
@@ -153,7 +153,9 @@ class DSparkDrafter(nn.Module):
 
     def context(self, states: Tensor) -> Context:
         """Keys and values of the target's states [B, T, aux * H] at positions 0..T-1."""
-        scaled = F.dropout(states * self.aux_scale.to(states.dtype), self.config.context_dropout, self.training)
+        scaled = functional.dropout(
+            states * self.aux_scale.to(states.dtype), self.config.context_dropout, self.training
+        )
         x = self.hidden_norm(self.fc(scaled))
         positions = slice(0, states.shape[1])
         result = Context()
@@ -182,7 +184,7 @@ class DSparkDrafter(nn.Module):
         sees_context = torch.arange(num_context) < anchors.repeat_interleave(block, 1)[..., None]
         sees_block = (owner[:, None] == owner).expand(num_seqs, -1, -1)
         mask = torch.cat([sees_context, sees_block], dim=-1)[:, None]
-        x = F.embedding(ids.flatten(1), self.embedding)
+        x = functional.embedding(ids.flatten(1), self.embedding)
         for index, layer in enumerate(self.layers):
             attention, normed = layer.self_attn, layer.input_layernorm(x)
             q = attention.q_norm(attention.heads(attention.q_proj(normed)))
@@ -190,23 +192,23 @@ class DSparkDrafter(nn.Module):
             own_k, own_v = attention.keys_values(normed, cos, sin)
             k = torch.cat([context.keys[index].to(q.dtype), own_k], dim=1).transpose(1, 2)
             v = torch.cat([context.values[index].to(q.dtype), own_v.to(q.dtype)], dim=1).transpose(1, 2)
-            mixed = F.scaled_dot_product_attention(q.transpose(1, 2), k, v, attn_mask=mask, enable_gqa=True)
+            mixed = functional.scaled_dot_product_attention(q.transpose(1, 2), k, v, attn_mask=mask, enable_gqa=True)
             x = x + attention.o_proj(mixed.transpose(1, 2).flatten(2))
             x = x + layer.mlp(layer.post_attention_layernorm(x))
         return self.norm(x).unflatten(1, (num_anchors, block))
 
     def logits(self, hidden: Tensor, previous: Tensor, columns: Tensor | None = None) -> Tensor:
-        """Draft logits of rows ``hidden`` [..., H] whose previous token is ``previous`` [...], for some columns or all."""
+        """Draft logits of rows ``hidden`` [..., H] after tokens ``previous`` [...], for ``columns`` or all."""
         w1, w2 = self.markov_head["markov_w1"], self.markov_head["markov_w2"].weight
         table = self.embedding if columns is None else self.embedding[columns]
-        bias = F.linear(w1(previous), w2 if columns is None else w2[columns])
-        return F.linear(hidden, table.to(hidden.dtype)) + bias
+        bias = functional.linear(w1(previous), w2 if columns is None else w2[columns])
+        return functional.linear(hidden, table.to(hidden.dtype)) + bias
 
     @torch.inference_mode()
     def draft(self, context: Context, anchor_ids: Tensor, anchors: Tensor) -> Draft:
         """Greedy drafts for one anchor a sequence: ``anchor_ids`` and ``anchors`` are int64[B]."""
         hidden = self.blocks(context, anchor_ids[:, None], anchors[:, None])[:, 0]
-        base = F.linear(hidden, self.embedding.to(hidden.dtype))
+        base = functional.linear(hidden, self.embedding.to(hidden.dtype))
         w1, w2 = self.markov_head["markov_w1"], self.markov_head["markov_w2"]
         previous, tokens, features = anchor_ids, [], []
         for slot in range(self.config.block_size):
@@ -216,5 +218,5 @@ class DSparkDrafter(nn.Module):
             features.append(torch.cat([hidden[:, slot], embedded.to(hidden.dtype)], dim=-1).float())
         inputs = torch.stack(features, dim=1)
         head = self.confidence_head["proj"]
-        scores = F.linear(inputs, head.weight.float(), head.bias.float()).squeeze(-1)
+        scores = functional.linear(inputs, head.weight.float(), head.bias.float()).squeeze(-1)
         return Draft(tokens=torch.stack(tokens, dim=1), confidence=scores.sigmoid(), features=inputs)

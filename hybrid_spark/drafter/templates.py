@@ -189,7 +189,9 @@ FILLERS: dict[str, tuple[str, ...]] = {
         kettle; wallet; blanket; hammer; candle; telescope; ticket; helmet; suitcase; phone; compass"""
     ),
     "animal": _words("""cat; dog; horse; owl; fox; whale; tiger; rabbit; penguin; snake; bear; frog; elephant; bee"""),
-    "food": _words("""rice; tomatoes; apples; bread; eggs; lentils; salmon; mushrooms; potatoes; honey; beans; cheese"""),
+    "food": _words(
+        """rice; tomatoes; apples; bread; eggs; lentils; salmon; mushrooms; potatoes; honey; beans; cheese"""
+    ),
     "place": _words(
         """Paris; Japan; Brazil; Egypt; Canada; India; Kenya; Norway; Mexico; Rome; Australia; New York; Peru; Greece;
         Morocco; Vietnam; Scotland; Istanbul"""

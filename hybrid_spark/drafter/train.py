@@ -15,14 +15,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+from torch.nn import functional
 
 from hybrid_spark.drafter.corpus import Batch, Example, draw_anchors, load_batch, read_examples
 from hybrid_spark.drafter.model import DrafterConfig, DSparkDrafter
 from hybrid_spark.drafter.target import rms_norm
 
-__all__ = ["TrainConfig", "load_drafter", "save_drafter", "train"]
+__all__ = ["DSparkDrafter", "DrafterConfig", "TrainConfig", "load_drafter", "save_drafter", "train"]
 
 logger = logging.getLogger(__name__)
 
@@ -185,15 +185,15 @@ def _loss(
     weight = (config.slot_decay**slots).expand_as(valid)[valid]
     weight = weight / weight.sum()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        hidden = drafter.blocks(
-            drafter.context(batch.states), batch.tokens.gather(1, anchors), anchors
-        )[:, :, slots][valid]
+        hidden = drafter.blocks(drafter.context(batch.states), batch.tokens.gather(1, anchors), anchors)[:, :, slots][
+            valid
+        ]
         scores = drafter.logits(hidden, previous, columns).float() + correction
-        teacher = F.linear(final, drafter.embedding[columns].to(final.dtype)).float() + correction
+        teacher = functional.linear(final, drafter.embedding[columns].to(final.dtype)).float() + correction
     log_probs = scores.log_softmax(-1)
-    hard = F.nll_loss(log_probs, labels, reduction="none")
+    hard = functional.nll_loss(log_probs, labels, reduction="none")
     soft = -(teacher.softmax(-1) * log_probs).sum(-1)
-    pull = 1 - F.cosine_similarity(hidden.float(), final.float(), dim=-1)
+    pull = 1 - functional.cosine_similarity(hidden.float(), final.float(), dim=-1)
     loss = ((0.5 * hard + 0.5 * soft + 0.5 * pull) * weight).sum()
     first = (torch.arange(len(slots)) == 0).expand_as(valid)[valid]
     return loss, (scores.argmax(-1) == labels)[first].float().mean().item()
