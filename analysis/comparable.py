@@ -62,7 +62,4 @@ def _hardware(record: Record) -> str:
     provenance = record.provenance
     if provenance.gpu_names:
         return " + ".join(provenance.gpu_names)
-    # On the CPU engine the server's threads are the hardware; on GPUs `engine.num_cpus` only reserves.
-    num_threads = record.config.get("engine", {}).get("num_cpus")
-    threads = f", {num_threads} threads" if num_threads is not None else ""
-    return (provenance.cpu_model or "unknown") + threads
+    return provenance.cpu_model or "unknown"

@@ -109,6 +109,13 @@ class Store:
         folder = self.root / _STAGING
         return sorted(folder.iterdir()) if folder.is_dir() else []
 
+    def clear_interrupted(self) -> int:
+        """Remove what killed runs left; call only while no other process writes here. Returns how many there were."""
+        left = self.interrupted()
+        for path in left:
+            self.discard(path)
+        return len(left)
+
     def discard(self, staging: Path) -> None:
         """Remove a staging folder."""
         shutil.rmtree(staging, ignore_errors=True)

@@ -41,6 +41,8 @@ def run(argv: list[str]) -> int:
         from harness.sweep.stale import check_fresh
 
         store = Store(root=folder)
+        if num_left := store.clear_interrupted():
+            _note(f"{num_left} unfinished repeats of a killed sweep were removed; they run again")
         runs = select_runs(plan, store, retry_failed=plan.grid.sweep.retry_failed, on_stale=_note)
         if runs and plan.grid.sweep.cluster.address is None:
             # a download belongs to no cell's time

@@ -89,6 +89,8 @@ class EngineConfig:
     """Further arguments of vLLM's server, as given."""
     server_module: str = "hybrid_spark.server"
     """Python module that is run as the server; a wrapper of your own may stand here."""
+    num_threads: int = 2
+    """Compute threads of the server (`vllm_cpu` only)."""
     num_cpus: int = _free(2)
     """CPU cores a cell reserves on its node."""
     memory_gib: float | None = _free(None)

@@ -73,8 +73,9 @@ def _engine(engine: EngineConfig) -> Iterator[str]:
             yield f"{key} must be 1 on engine vllm_cpu, got {tp}. Tensor parallelism needs engine=vllm."
     if not 0.0 < engine.gpu_memory_utilization <= 1.0:
         yield f"engine.gpu_memory_utilization must lie in (0, 1], got {engine.gpu_memory_utilization}."
-    if engine.num_cpus < 1:
-        yield f"engine.num_cpus must be at least 1, got {engine.num_cpus}."
+    for key in ("num_cpus", "num_threads"):
+        if getattr(engine, key) < 1:
+            yield f"engine.{key} must be at least 1, got {getattr(engine, key)}."
     for key in ("kv_cache_gib", "startup_timeout_s", "estimated_tok_s_per_request"):
         if not _is_positive(getattr(engine, key)):
             yield f"engine.{key} must be a positive number, got {getattr(engine, key)}."

@@ -25,7 +25,7 @@ class VllmCpuEngine(VllmEngine):
             "CUDA_VISIBLE_DEVICES": "",
             # vLLM would pin every server of the machine to the same cores: several cells may run side by side.
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-            "OMP_NUM_THREADS": str(cell.engine.num_cpus),
+            "OMP_NUM_THREADS": str(cell.engine.num_threads),
             # A waiting thread that spins takes the core from the one it waits for: with 2 threads on 2 busy cores the
             # layers of a 135M model took 230-590 ms a step instead of 20.
             "OMP_WAIT_POLICY": "passive",

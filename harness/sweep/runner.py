@@ -136,11 +136,14 @@ class _Sweep:
             self._progress.finish(active.run, failed=reason)
 
     def _result(self, active: _Active) -> Record:
-        """The run's record, on disk when this returns, also if its worker died."""
+        """The run's record, on disk when this returns, also if its worker died; failed where the disk took none."""
         cell, repeat = active.run.cell, active.run.repeat
+        files = None
+        stored = self._shared_disk
         try:
             record, files = ray.get(active.task)
         except RayError as error:
+            stored = False
             record = failed_record(
                 cell,
                 repeat,
@@ -149,12 +152,21 @@ class _Sweep:
                 kind=type(error).__name__,
                 message=f"the worker that ran this cell died: {str(error).strip()[:2000]}",
             )
-            self._store.commit(self._store.staging(cell.cell_id, repeat), record)
-            return record
-        if files is not None:
-            staging = self._store.staging(cell.cell_id, repeat)
-            unpack(files, staging)
-            self._store.commit(staging, record)
+        if not stored:
+            try:
+                staging = self._store.staging(cell.cell_id, repeat)
+                if files is not None:
+                    unpack(files, staging)
+                self._store.commit(staging, record)
+            except OSError as error:  # a full disk must not end the cells that are still running
+                record = failed_record(
+                    cell,
+                    repeat,
+                    overrides=self._overrides,
+                    stage="stop",
+                    kind=type(error).__name__,
+                    message=f"the record could not be written ({error}); the repeat counts as not run.",
+                )
         return record
 
     def _show(self) -> None:

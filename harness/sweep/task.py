@@ -70,7 +70,8 @@ def run_remote(
     with tempfile.TemporaryDirectory(prefix="hybrid-spark-") as folder:
         root = Path(folder)
         record = run_cell(run.cell, run.repeat, store_root=root, overrides=overrides, on_status=on_status)
-        return record, _pack(next(root.glob(f"{record.cell_id}/r*")))
+        stored = next(root.glob(f"{record.cell_id}/r*"), None)  # none where the node's disk is full
+        return record, _pack(stored) if stored else None
 
 
 def _pack(folder: Path) -> bytes:

@@ -111,17 +111,12 @@ def test_arms_on_different_hardware_have_no_speedup(tmp_path: Path) -> None:
     assert "different hardware (A100; H100)" in (cells["ngram"].pooled.speedup.reason or "")
 
 
-def test_arms_on_other_numbers_of_threads_have_no_speedup_on_the_cpu_engine_only(tmp_path: Path) -> None:
-    for fidelity in ("cpu", "gpu"):
-        builder = Builder(tmp_path / fidelity, fidelity=fidelity)
-        hardware = {"cpu_model": "Xeon"} | ({"gpu_names": ["H100"]} if fidelity == "gpu" else {"gpu_names": []})
-        builder.repeat(
-            "vanilla", 0, [SegmentSpec(name="edits")], provenance=hardware, config={"engine": {"num_cpus": 2}}
-        )
-        builder.repeat("ngram", 0, [SegmentSpec(name="edits")], provenance=hardware, config={"engine": {"num_cpus": 8}})
-        cells = {cell.key.arm: cell for cell in summarise(load_sweep(tmp_path / fidelity))}
-        reason = cells["ngram"].pooled.speedup.reason or ""
-        assert ("different hardware (Xeon, 2 threads; Xeon, 8 threads)" in reason) is (fidelity == "cpu")
+def test_arms_on_other_numbers_of_threads_have_no_speedup(tmp_path: Path) -> None:
+    builder = Builder(tmp_path / "s")
+    builder.repeat("vanilla", 0, [SegmentSpec(name="edits")], config={"engine": {"num_threads": 2}})
+    builder.repeat("ngram", 0, [SegmentSpec(name="edits")], config={"engine": {"num_threads": 8}})
+    cells = {cell.key.arm: cell for cell in summarise(load_sweep(tmp_path / "s"))}
+    assert "engine.num_threads is 8 here and 2 there" in (cells["ngram"].pooled.speedup.reason or "")
 
 
 def test_speedup_of_each_segment_and_pooled_is_known(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What tests of the harness start from: grids, plans, cells, requests and a tiny tokenizer."""
+"""What tests of the harness start from: grids, plans, cells, requests and a tiny model folder."""
 
 import copy
 import functools
@@ -94,8 +94,10 @@ def cell(**changes: Any) -> Cell:
     return Cell(**(values | changes))
 
 
-def tiny_tokenizer(folder: Path) -> Path:
-    """Write a tokenizer of one id a character, with a chat template: the stand-in server's."""
+def tiny_model(folder: Path) -> Path:
+    """Write a model folder that passes for complete: the stand-in server's tokenizer of one id a character, its chat
+    template, a configuration (without one vLLM's client waits and retries), and weights that nobody reads.
+    """
     from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -106,4 +108,6 @@ def tiny_tokenizer(folder: Path) -> Path:
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", unk_token="<unk>")
     fast.chat_template = _TEMPLATE
     fast.save_pretrained(str(folder))
+    (folder / "config.json").write_text('{"model_type": "llama", "architectures": ["LlamaForCausalLM"]}')
+    (folder / "model.safetensors").write_bytes(b"weights that the stand-in never reads")
     return folder

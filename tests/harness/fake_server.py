@@ -4,7 +4,7 @@ It serves /health, /v1/models, /v1/chat/completions (plain and streamed, with us
 the harness reads, writes the plugin's proofs, and ignores the vLLM arguments it does not know. Faults come as
 arguments of its own or, where another program builds the command, in FAKE_SERVER_ARGS.
 
-Its tokenizer is one id a character, which `tests.harness.cells.tiny_tokenizer` writes as a Hugging Face tokenizer. An
+Its tokenizer is one id a character, which `tests.harness.cells.tiny_model` writes as a Hugging Face tokenizer. An
 output token is a word; the first one quotes the prompt.
 """
 
@@ -40,7 +40,7 @@ time.sleep(600)
 
 
 def prompt_ids(messages: list[dict[str, str]]) -> list[int]:
-    """Token ids of a prompt, as the tiny tokenizer and its chat template give them."""
+    """Token ids of a prompt, as the tiny model's chat template gives them."""
     text = "".join(f"{m['role']}> {m['content']}\n" for m in messages) + "assistant> "
     return [BOS, *(ord(c) for c in text)]
 
@@ -87,6 +87,7 @@ def build_parser() -> argparse.ArgumentParser:
     server.add_argument("--no-proof", action="store_true", help="the plugin did not take effect")
     server.add_argument("--children", type=int, default=0, help="child processes that ignore SIGTERM")
     server.add_argument("--orphans", type=int, default=0, help="the same, in a session of their own, parent gone")
+    server.add_argument("--guarded", action="store_true", help="ends with the harness, as hybrid_spark.server does")
     server.add_argument("--ignore-sigterm", action="store_true")
     server.add_argument("--miscount", action="store_true", help="counts one output token too many a request")
     server.add_argument("--prefix-hits", action="store_true", help="counts prompt tokens as cached")
@@ -358,6 +359,10 @@ def main() -> None:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     if options.ignore_sigterm:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if options.guarded:
+        from hybrid_spark import parent_guard
+
+        parent_guard.start_from_env()
     start_children(options)
     if options.exit_early is not None:
         print("loading weights\nRuntimeError: the fake server was told to fail; not understood:", *unknown, flush=True)

@@ -38,6 +38,7 @@ def test_ids_are_stable_and_distinct() -> None:
         "model.max_model_len=1024",
         "workload.max_output_tokens=10",
         "engine.kv_cache_gib=1",
+        "engine.num_threads=1",
         "client.ignore_eos=true",
     ],
 )

@@ -52,6 +52,14 @@ def test_uncommitted_repeat_is_interrupted_not_a_record(store: Store) -> None:
     assert len(store.interrupted()) == 1
 
 
+def test_what_killed_runs_left_is_removed_and_records_stay(store: Store) -> None:
+    _commit(store)
+    (store.staging("0123456789ab", 1) / "server.log").write_text("log", encoding="utf-8")
+    assert store.clear_interrupted() == 1
+    assert store.interrupted() == []
+    assert len(store.load().records) == 1
+
+
 def test_corrupt_record_is_named_and_the_others_are_read(store: Store) -> None:
     _commit(store)
     bad = _commit(store, repeat=1) / "record.json"

@@ -62,11 +62,11 @@ def close_spare_client() -> Iterator[None]:
 class Bench:
     """Runs cells on stand-in engines and reads their records back from disk."""
 
-    def __init__(self, root: Path, tokenizer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, root: Path, model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = root
         self.monkeypatch = monkeypatch
         self.statuses: list[str] = []
-        self.model = ResolvedModel(path_or_id=str(tokenizer), source="a test", fingerprint="f")
+        self.model = ResolvedModel(path_or_id=str(model_folder), source="a test", fingerprint="f")
         monkeypatch.setattr(harness.cell, "resolve_model", lambda model, *, fetch: self.model)
         monkeypatch.setattr(harness.cell, "BenchClient", WarmClient)
 
@@ -90,8 +90,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, tokenizer: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    return Bench(tmp_path / "results", tokenizer, monkeypatch)
+def bench(tmp_path: Path, model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(tmp_path / "results", model_folder, monkeypatch)
 
 
 def failure_of(record: Record) -> tuple[str, str, str]:

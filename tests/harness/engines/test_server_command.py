@@ -128,7 +128,7 @@ def test_vanilla_arm_inherits_no_plugin_file(make: Callable[..., ServerCommand],
 
 
 def test_interpreter_runs_on_the_cpu_engine_only(make: Callable[..., ServerCommand]) -> None:
-    cpu = make("engine=vllm_cpu", "engine.num_cpus=3", "engine.kv_cache_gib=0.5")
+    cpu = make("engine=vllm_cpu", "engine.num_threads=3", "engine.kv_cache_gib=0.5")
     assert cpu.env["TRITON_INTERPRET"] == "1"
     assert cpu.env["CUDA_VISIBLE_DEVICES"] == ""
     assert cpu.env["OMP_NUM_THREADS"] == "3"
