@@ -60,18 +60,19 @@ def _measured(evaluation: dict[str, Any] | None) -> str:
         f"| {row['position']} | {_number(row['acceptance'])} | {row['num_drafts']:,} |"
         for row in evaluation["acceptance"]
     )
-    return f"""Offline at temperature 0: the target's recorded answers are replayed and the drafter drafts where a decoder would
-({evaluation["num_drafts"]:,} drafts, {evaluation["num_answers"]} answers to prompts from no training template, topic
+    num_drafts, num_slots = f"{evaluation['num_drafts']:,}", f"{evaluation['num_slots']:,}"
+    errors = [f"{evaluation[name]:.3f}" for name in ("calibration_error", "calibration_error_first")]
+    areas = [_number(evaluation[name]) for name in ("auc", "auc_first")]
+    return f"""Offline at temperature 0: the target's recorded answers are replayed, and the drafter drafts where a
+decoder would ({num_drafts} drafts, {evaluation["num_answers"]} answers to prompts from no training template, topic
 or source file). Acceptance of position k: share of drafts whose first k + 1 tokens are all accepted.
 
 | position | acceptance | drafts |
 |---|---|---|
 {rows}
 
-Acceptance length {evaluation["acceptance_length"]:.2f} (bonus token included). Confidence on
-{evaluation["num_slots"]:,} reached slots: expected calibration error {evaluation["calibration_error"]:.3f} (10 bins), AUC
-{_number(evaluation["auc"])}; first slot alone {evaluation["calibration_error_first"]:.3f} and
-{_number(evaluation["auc_first"])}.
+Acceptance length {evaluation["acceptance_length"]:.2f} (bonus token included). Confidence on {num_slots} reached slots:
+expected calibration error {errors[0]} (10 bins), AUC {areas[0]}; first slots alone {errors[1]} and {areas[1]}.
 """
 
 

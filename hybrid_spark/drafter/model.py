@@ -165,13 +165,14 @@ class DSparkDrafter(nn.Module):
             result.values.append(v)
         return result
 
-    def blocks(self, context: Context, anchor_ids: Tensor, anchors: Tensor) -> Tensor:
-        """Final normed hidden states [B, A, K, H] of every anchor's block.
+    def blocks(self, context: Context, anchor_ids: Tensor, anchors: Tensor, slots: Tensor | None = None) -> Tensor:
+        """Final normed hidden states [B, A, len(slots), H] of every anchor's block.
 
         Args:
             context: Of the B sequences; an anchor sees its positions below the anchor's own.
             anchor_ids: int64[B, A], the token at the anchor.
             anchors: int64[B, A], its position.
+            slots: int64, the slots wanted; None means all K. The others still take part as keys and values.
         """
         num_seqs, num_anchors = anchors.shape
         block = self.config.block_size
@@ -187,15 +188,18 @@ class DSparkDrafter(nn.Module):
         x = functional.embedding(ids.flatten(1), self.embedding)
         for index, layer in enumerate(self.layers):
             attention, normed = layer.self_attn, layer.input_layernorm(x)
+            own_k, own_v = attention.keys_values(normed, cos, sin)
+            if slots is not None and index == len(self.layers) - 1:
+                rows = (torch.arange(num_anchors)[:, None] * block + slots).flatten()
+                x, normed, cos, sin, mask = x[:, rows], normed[:, rows], cos[:, rows], sin[:, rows], mask[:, :, rows]
             q = attention.q_norm(attention.heads(attention.q_proj(normed)))
             q = apply_rope(q, cos.to(q.dtype), sin.to(q.dtype))
-            own_k, own_v = attention.keys_values(normed, cos, sin)
             k = torch.cat([context.keys[index].to(q.dtype), own_k], dim=1).transpose(1, 2)
             v = torch.cat([context.values[index].to(q.dtype), own_v.to(q.dtype)], dim=1).transpose(1, 2)
             mixed = functional.scaled_dot_product_attention(q.transpose(1, 2), k, v, attn_mask=mask, enable_gqa=True)
             x = x + attention.o_proj(mixed.transpose(1, 2).flatten(2))
             x = x + layer.mlp(layer.post_attention_layernorm(x))
-        return self.norm(x).unflatten(1, (num_anchors, block))
+        return self.norm(x).unflatten(1, (num_anchors, -1))
 
     def logits(self, hidden: Tensor, previous: Tensor, columns: Tensor | None = None) -> Tensor:
         """Draft logits of rows ``hidden`` [..., H] after tokens ``previous`` [...], for ``columns`` or all."""

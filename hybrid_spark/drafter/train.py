@@ -185,9 +185,8 @@ def _loss(
     weight = (config.slot_decay**slots).expand_as(valid)[valid]
     weight = weight / weight.sum()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        hidden = drafter.blocks(drafter.context(batch.states), batch.tokens.gather(1, anchors), anchors)[:, :, slots][
-            valid
-        ]
+        context = drafter.context(batch.states)
+        hidden = drafter.blocks(context, batch.tokens.gather(1, anchors), anchors, slots)[valid]
         scores = drafter.logits(hidden, previous, columns).float() + correction
         teacher = functional.linear(final, drafter.embedding[columns].to(final.dtype)).float() + correction
     log_probs = scores.log_softmax(-1)

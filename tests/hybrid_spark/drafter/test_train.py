@@ -76,6 +76,18 @@ def test_every_slot_of_a_block_sees_the_others_and_no_other_block(corpus: Path, 
     assert all(not torch.allclose(base[0, 0, slot], other[0, 0, slot]) for slot in range(7))
 
 
+def test_asking_for_some_slots_gives_the_same_hidden_states(corpus: Path, target: LlamaTarget) -> None:
+    drafter = make_drafter(target).eval()
+    batch = load_batch(corpus, read_examples(corpus, "train")[:3])
+    anchors = batch.num_prompt_tokens[:, None] + torch.tensor([0, 1])
+    slots = torch.tensor([0, 2, 5])
+    with torch.inference_mode():
+        context, ids = drafter.context(batch.states.float()), batch.tokens.gather(1, anchors)
+        whole = drafter.blocks(context, ids, anchors)
+        some = drafter.blocks(context, ids, anchors, slots)
+    torch.testing.assert_close(some, whole[:, :, slots])
+
+
 def test_a_missing_corpus_names_the_command(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="generate --split train"):
         read_examples(tmp_path, "train")
