@@ -18,6 +18,7 @@ def acceptance_table(cells: list[CellResult], fidelity: str | None) -> Table:
             *GRID,
             Column(key="segment", title="Part or bucket"),
             Column(key="acceptance_length", title="Acceptance length", kind="estimate"),
+            Column(key="corrected", title="Without cut-off tokens", digits=2),
             Column(key="range", title="Range over repeats"),
             Column(key="n", title="n"),
             Column(key="num_drafts", title="Drafts"),
@@ -29,6 +30,9 @@ def acceptance_table(cells: list[CellResult], fidelity: str | None) -> Table:
             "Acceptance length: output tokens per request-step, N_out / (N_out - N_accepted), summed over "
             "n repeats; brackets: 95% percentile bootstrap over repeats. Without speculation it is 1 by definition, so "
             "such arms are not listed. Acceptance rate: accepted over drafted tokens.",
+            "vLLM counts a draft token as accepted also when the output ended before it, which lifts the acceptance "
+            "length of short outputs. Without cut-off tokens: N_out over the larger of N_out - N_accepted and "
+            "drafts + completed requests (one step without a draft each), both of which the steps cannot be fewer than.",
         ],
     )
     for cell in cells:
@@ -48,6 +52,7 @@ def _fields(cell: CellResult, segment: SegmentResult) -> dict[str, Entry]:
     return {
         "segment": "all" if segment.name == POOLED else segment.name,
         "acceptance_length": hole_or(cell, segment.acceptance),
+        "corrected": _corrected(segment),
         "range": f"{min(values):.2f} to {max(values):.2f}" if len(values) > 1 else None,
         "n": str(segment.acceptance.n),
         "num_drafts": _count(totals.get("num_drafts")),
@@ -55,6 +60,15 @@ def _fields(cell: CellResult, segment: SegmentResult) -> dict[str, Entry]:
         "num_accepted_tokens": _count(accepted),
         "acceptance_rate": rate,
     }
+
+
+def _corrected(segment: SegmentResult) -> float | None:
+    totals = segment.totals
+    names = ("num_output_tokens", "num_accepted_tokens", "num_drafts", "num_completed")
+    output, accepted, drafts, completed = (totals.get(name) for name in names)
+    if not output or accepted is None or drafts is None or completed is None:
+        return None
+    return output / max(output - accepted, drafts + completed)
 
 
 def _count(value: float | None) -> int | None:

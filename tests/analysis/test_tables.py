@@ -3,11 +3,16 @@
 import csv
 import io
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
+from analysis.cells import summarise
+from analysis.load import load_sweep
 from analysis.statistics import Estimate, Ratio
 from analysis.tables import Column, Hole, Table, to_csv, to_html, to_markdown, to_text
+from analysis.tables.acceptance import acceptance_table
+from tests.analysis.synthetic import Builder, SegmentSpec
 
 COLUMNS = [
     Column(key="model", title="Model", shared="model {}"),
@@ -129,3 +134,16 @@ def test_csv_holds_no_field_that_a_spreadsheet_would_run(text: str, written: str
     table.rows = [{"model": "m", "arm": text}]
     (row,) = csv.DictReader(io.StringIO(to_csv(table)))
     assert row["arm"] == written
+
+
+def test_cut_off_tokens_do_not_count_as_emitted(tmp_path: Path) -> None:
+    # Two outputs of 10 tokens in 1 + 3 steps each: the last draft was accepted whole but the output ended inside it,
+    # so the counters say 8 accepted tokens of each output where 6 were received.
+    builder = Builder(tmp_path / "s")
+    spec = SegmentSpec(name="edits", num_prompts=2, tokens_per_request=10, acceptance_length=5.0)
+    builder.repeat("ngram", 0, [spec])
+    cells = summarise(load_sweep(tmp_path / "s"))
+    cells[0].segments[0].totals |= {"num_drafts": 6, "num_accepted_tokens": 16}
+    (row,) = acceptance_table(cells, "cpu").rows
+    assert row["acceptance_length"].value == pytest.approx(20 / 4)
+    assert row["corrected"] == pytest.approx(20 / 8)
