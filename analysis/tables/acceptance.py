@@ -32,7 +32,7 @@ def acceptance_table(cells: list[CellResult], fidelity: str | None) -> Table:
             "such arms are not listed. Acceptance rate: accepted over drafted tokens.",
             "vLLM counts a draft token as accepted also when the output ended before it, which lifts the acceptance "
             "length of short outputs. Without cut-off tokens: N_out over the larger of N_out - N_accepted and "
-            "drafts + completed requests (one step without a draft each), both of which the steps cannot be fewer than.",
+            "drafts + completed requests (one step without a draft each): there were no fewer steps than either.",
         ],
     )
     for cell in cells:
