@@ -1,6 +1,6 @@
 """One repeat of one cell: a fresh server, a warm-up, the measured segments, and a record whatever happens.
 
-Every failure becomes a record that says at which stage and why; only an interruption by the user leaves none.
+Every failure becomes a record that says at which stage and why; only an interruption leaves none.
 """
 
 import os
@@ -17,6 +17,7 @@ from harness.client.process import ClientError
 from harness.engines import ServerCommand, get_engine
 from harness.engines.model import ResolvedModel, resolve_model
 from harness.engines.probes import tail
+from harness.engines.processes import pid_is_running
 from harness.engines.server import Server
 from harness.errors import EngineError, HarnessError
 from harness.plan import Cell, fidelity_of
@@ -27,10 +28,14 @@ from harness.run.measure import Measurement
 from harness.schema import Failure, Provenance, Record, RequestRecord, Segment, Status, derive
 from harness.store import Store, write_requests
 
-__all__ = ["failed_record", "run_cell"]
+__all__ = ["AbandonedError", "failed_record", "run_cell"]
 
 _CLIENT_START_TIMEOUT_S = 300.0
 _LOG_TAIL_LINES = 40
+
+
+class AbandonedError(HarnessError):
+    """Nobody waits for this repeat any more; it leaves no record."""
 
 
 def run_cell(
@@ -54,6 +59,9 @@ def run_cell(
 
     Returns:
         The record, done or failed, as stored.
+
+    Raises:
+        AbandonedError: It failed after one of `guard_pids` had ended.
     """
     store = Store(root=store_root)
     try:
@@ -63,6 +71,9 @@ def run_cell(
     try:
         run = _Run(cell=cell, repeat=repeat, staging=staging, on_status=on_status, guard_pids=guard_pids)
         run.execute()
+        if run.failure is not None and not all(map(pid_is_running, guard_pids)):
+            # The guard ended the server with its sweep: an interruption, which says nothing about the cell.
+            raise AbandonedError(f"the sweep that ordered {cell.label} r{repeat} has ended")
         record = run.record(overrides)
         store.commit(staging, record)
         return record

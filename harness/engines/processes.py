@@ -8,7 +8,7 @@ from typing import Any
 
 import psutil
 
-__all__ = ["MARKER_ENV", "ProcessTree", "handles_signal", "is_running", "listeners"]
+__all__ = ["MARKER_ENV", "ProcessTree", "handles_signal", "is_running", "listeners", "pid_is_running"]
 
 MARKER_ENV = "HYBRID_SPARK_SERVER_ID"
 _POLL_INTERVAL_S = 0.05
@@ -83,6 +83,14 @@ def is_running(process: psutil.Process) -> bool:
     """Tell whether a process still runs; a zombie that nobody reaped does not."""
     try:
         return process.is_running() and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def pid_is_running(pid: int) -> bool:
+    """Tell whether there is a process of that id that still runs."""
+    try:
+        return is_running(psutil.Process(pid))
     except psutil.NoSuchProcess:
         return False
 

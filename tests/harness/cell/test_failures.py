@@ -1,13 +1,15 @@
 """Every way a cell can fail, and what its record says."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import harness.cell
-from harness.cell import run_cell
+from harness.cell import AbandonedError, run_cell
 from harness.client.process import ClientError
 from harness.config.schema import ClientConfig, EngineConfig, ModelConfig
 from harness.engines.model import ResolvedModel
@@ -169,6 +171,16 @@ def test_interruption_leaves_no_record_and_no_server(bench: Bench, monkeypatch: 
     assert Store(root=bench.root).interrupted() == []
     with pytest.raises(ProcessLookupError):
         os.kill(pids[0], 0)
+
+
+def test_failure_after_the_sweep_has_ended_leaves_no_record(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    monkeypatch.setattr(harness.cell, "get_engine", lambda config: StandIn("--exit-early", "2"))
+    with pytest.raises(AbandonedError, match="sweep that ordered tiny made-up bs2 T0 vanilla r0 has ended"):
+        run_cell(cell(), 0, store_root=bench.root, overrides=[], on_status=print, guard_pids=[os.getpid(), gone.pid])
+    assert not list(bench.root.rglob("record.json"))
+    assert Store(root=bench.root).interrupted() == []
 
 
 def test_full_disk_gives_a_failed_record_instead_of_an_exception(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import pytest
 from harness.engines import gpus, server
 from harness.engines.base import ServerChecks, ServerCommand
 from harness.engines.probes import complete_chat, counters_delta
-from harness.engines.processes import is_running
+from harness.engines.processes import is_running, pid_is_running
 from harness.engines.server import Server, free_port
 from harness.errors import EngineError
 from tests.harness import fake_server
@@ -56,10 +56,6 @@ def _answers(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _alive(pid: int) -> bool:
-    return psutil.pid_exists(pid) and is_running(psutil.Process(pid))
-
-
 def test_ready_server_completes_a_chat_and_stops_without_a_trace(tmp_path: Path) -> None:
     statuses: list[str] = []
     with start(tmp_path, on_status=statuses.append) as running:
@@ -73,7 +69,7 @@ def test_ready_server_completes_a_chat_and_stops_without_a_trace(tmp_path: Path)
     assert not sockets.exists()
     assert statuses == ["starting the server", "waiting for the first completion"]
     assert not running.alive()
-    assert not _alive(pid)
+    assert not pid_is_running(pid)
     assert not _answers(port)
 
 
@@ -143,10 +139,10 @@ def test_descendants_that_ignore_sigterm_are_killed(tmp_path: Path, kind: str, m
     pids = [int(line.split()[1]) for line in running.log().splitlines() if line.startswith("child ")]
     try:
         assert len(pids) == 2
-        assert all(_alive(pid) for pid in pids)
+        assert all(pid_is_running(pid) for pid in pids)
     finally:
         running.stop()
-    assert not any(_alive(pid) for pid in pids)
+    assert not any(pid_is_running(pid) for pid in pids)
 
 
 def test_server_that_ignores_sigterm_is_killed_after_the_grace_period(
@@ -180,7 +176,7 @@ def test_error_inside_the_context_is_not_hidden_by_stopping(tmp_path: Path) -> N
 
     with pytest.raises(KeyError, match="mine"):
         fail()
-    assert not _alive(running.pid)
+    assert not pid_is_running(running.pid)
 
 
 def test_interrupt_while_starting_leaves_no_process(tmp_path: Path) -> None:
@@ -194,7 +190,7 @@ def test_interrupt_while_starting_leaves_no_process(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         start(tmp_path, on_status=interrupt)
     assert pids
-    assert not any(_alive(pid) for pid in pids)
+    assert not any(pid_is_running(pid) for pid in pids)
 
 
 def test_counters_move_by_what_was_generated(tmp_path: Path) -> None:
@@ -243,7 +239,7 @@ def test_processes_without_a_handler_are_not_signalled(tmp_path: Path, monkeypat
     with start(tmp_path, "--children", "1") as running:
         running.dump_stacks(wait_s=0.2)
         child = int(next(line for line in running.log().splitlines() if line.startswith("child ")).split()[1])
-        assert _alive(child)
+        assert pid_is_running(child)
 
 
 def test_environment_is_ours_over_the_callers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
