@@ -5,6 +5,7 @@ import os
 import sys
 from typing import Any
 
+from hybrid_spark.lossless import LosslessnessError, check_lossless, is_lossless
 from hybrid_spark.vllm_plugin import cpu
 from hybrid_spark.vllm_plugin.config import CONFIG_ENV, PluginConfig, check_vllm
 
@@ -32,6 +33,8 @@ def register() -> None:
         config = PluginConfig.load(path)
         if config.drafter == "hybrid":
             _keep_token_ids_on_device()
+        if not is_lossless(config.policy, config.drafting, temperature=1.0):
+            _refuse_sampling(config)
         _wrap_init_speculator(config)
 
 
@@ -52,6 +55,26 @@ def _keep_token_ids_on_device() -> None:
 
     use_ngram._hybrid_spark = True  # type: ignore[attr-defined]
     SpeculativeConfig.use_ngram = use_ngram
+
+
+def _refuse_sampling(config: PluginConfig) -> None:
+    """Answer a request above temperature 0 with an error: the configuration promised that there is none (Table 9)."""
+    from vllm.sampling_params import SamplingParams
+
+    original = SamplingParams._validate_spec_decode
+    if getattr(original, "_hybrid_spark", False):
+        return
+
+    @functools.wraps(original)
+    def validate(self: Any, speculative_config: Any) -> None:
+        original(self, speculative_config)
+        try:
+            check_lossless(config.policy, config.drafting, self.temperature)
+        except LosslessnessError as error:
+            raise ValueError(f"{error} The server was started with assume_greedy_target.") from error
+
+    validate._hybrid_spark = True  # type: ignore[attr-defined]
+    SamplingParams._validate_spec_decode = validate
 
 
 def _wrap_init_speculator(config: PluginConfig) -> None:

@@ -4,7 +4,7 @@ The definitions are `hybrid_spark.reference.size_budget` and `hybrid_spark.cost_
 and whole-array operations, because the scheduler waits for the result at every step.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import numpy as np
@@ -43,6 +43,7 @@ class PaperCosts:
     """
 
     def __init__(self, model: CostModel, max_num_reqs: int, max_num_tokens: int) -> None:
+        self.model = model
         self.token_s = model.token_cost_s(np.arange(max_num_tokens + 1))
         self.slot_s = [model.slot_cost_s(count) for count in range(max_num_reqs + 1)]
         self.context_token_s = model.context_token_s
@@ -65,14 +66,10 @@ class PaperCosts:
         return self.slot_s[num_requests]
 
     def description(self) -> dict[str, Any]:
-        """The tables, seconds."""
-        return {
-            "cost_model": "paper",
-            "token_s": self.token_s.tolist(),
-            "slot_s": self.slot_s,
-            "context_token_s": self.context_token_s,
-            "capture_limit": self.capture_limit,
-        }
+        """The profile, seconds: `CostModel`'s fields."""
+        content = {field.name: getattr(self.model, field.name) for field in fields(self.model)}
+        plain = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in content.items()}
+        return {"cost_model": "paper", **plain}
 
 
 class VllmCosts:
