@@ -3,6 +3,8 @@
 #   make check  format, lint, types and the fast tests           make env    the environment alone
 #   make bench  the kernels' micro-benchmarks on this machine    make clean  remove the environment and caches
 #   make model  the small model alone                            make lock   regenerate requirements/cpu.lock
+#   make gpu-check   on a GPU machine: the kernels' results, synchronization, memory and times (JSON=FILE keeps them)
+#   make check-vllm  what the plugin relies on in the installed vLLM (VLLM_WHEEL=FILE or VLLM_VERSION=0.33.0: there, too)
 
 SHELL := /bin/bash
 PYTHON ?= python3
@@ -11,12 +13,12 @@ PY = "$(VENV)/bin/python"
 MODEL := smollm2-135m-instruct
 DEMO_RESULTS ?= results/demo
 
-.PHONY: demo test check bench lint env model lock clean
+.PHONY: demo test check bench gpu-check check-vllm lint env model lock clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help:
-	@sed -n "2,5s/^# *//p" Makefile
+	@sed -n "2,7s/^# *//p" Makefile
 
 env:
 	@command -v "$(PYTHON)" >/dev/null || { echo "env: error: $(PYTHON) not found. Install Python 3.11 or newer, or name it: make env PYTHON=/path/to/python3" >&2; exit 2; }
@@ -45,6 +47,14 @@ test: model lint
 
 bench: env
 	$(PY) bench/scan.py
+
+# The one target without an environment: a GPU machine brings its own torch and Triton.
+gpu-check:
+	@"$(PYTHON)" bench/gpu_check.py $(if $(JSON),--json "$(JSON)")
+
+# Downloads hundreds of MB where VLLM_VERSION is given, else nothing.
+check-vllm: env
+	@$(PY) -m hybrid_spark.vllm_check --installed $(if $(VLLM_WHEEL),"$(VLLM_WHEEL)") $(if $(VLLM_VERSION),--download "$(VLLM_VERSION)")
 
 lock: env
 	$(PY) scripts/lock.py
