@@ -13,6 +13,8 @@ from hybrid_spark.vllm_plugin.point_mass import write_point_masses
 
 __all__ = ["CompositeSpeculator", "num_model_slots"]
 
+_GRAPH_CONTEXT_TOKENS = 512
+
 
 def num_model_slots(hf_config: Any) -> int:
     """Return K, the tokens that a DSpark checkpoint drafts per step."""
@@ -88,8 +90,15 @@ class CompositeSpeculator(DSparkSpeculator):
         return model
 
     def _num_graph_context_tokens(self, num_reqs: int) -> int:
-        """One full verification per request is L + 1 rows here, not K + 1."""
-        return min(num_reqs * (self._num_outer_slots + 1), self.max_num_tokens)
+        """Context rows that a captured draft step stores, whether the batch has them or not.
+
+        A full verification is L + 1 rows per request. Steps with more rows than this store the rest in a few eager
+        launches, which a small batch would feel; a large batch seldom has more than DSpark's own K + 1 on average
+        and would pay for every padded row.
+        """
+        full = num_reqs * (self._num_outer_slots + 1)
+        own = num_reqs * (self.num_speculative_steps + 1)
+        return min(full, max(own, _GRAPH_CONTEXT_TOKENS), self.max_num_tokens)
 
     def observe_verification(
         self, idx_mapping: torch.Tensor, num_sampled: torch.Tensor, num_rejected: torch.Tensor

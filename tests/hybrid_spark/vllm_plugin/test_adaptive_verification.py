@@ -1,5 +1,7 @@
 """Our manager at the level of vLLM's calls: what is published, sized, priced and admitted."""
 
+import dataclasses
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -234,3 +236,40 @@ def test_vllms_tables_size_the_budget_where_they_are_chosen(states: Any) -> None
     # Up to 8 tokens are one captured size: 7 seeded slots are free.
     assert _size(manager, {"a": 15}) == 7
     assert selector.slot_price == pytest.approx((1 + 7) / 4.5 * (4.5 - 4.0) / 15)
+
+
+@pytest.mark.slow
+def test_sizing_takes_no_longer_than_vllms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """128 requests with 15 drafts each, the same survivals and costs; medians of interleaved calls."""
+    from vllm.v1.worker.gpu.spec_decode.adaptive_verification import AdaptiveVerificationManager
+
+    tensor_parallel_group(monkeypatch)
+    num_reqs, max_tokens = 128, 4096
+    monkeypatch.setattr("tests.hybrid_spark.vllm_plugin.manager.MAX_TOKENS", max_tokens)
+    states = request_states(monkeypatch, num_reqs)
+    for i in range(num_reqs):
+        states.add_request(f"chatcmpl-{i:032d}", 8, list(range(8)), 8, 32)
+    model = reference_cost_model(max_tokens)
+    vllms = AdaptiveVerificationManager(
+        states, torch.zeros(num_reqs + 1, dtype=torch.int32, device=DEVICE), 1, max_total_logits=max_tokens
+    )
+    vllms.cost_tables = (np.zeros(num_reqs + 1), model.token_cost_s(np.arange(max_tokens + 1)))
+    ours = make_manager(states, plugin_config(), selector=_Selector())
+    ours.set_cost_model(dataclasses.replace(model, context_token_s=0.0))
+    conditional = np.random.default_rng(0).uniform(0.3, 1.0, (num_reqs, NUM_SLOTS)).astype(np.float32)
+    vllms._stale_confidences[vllms._stale_idx].np[:] = conditional
+    ours._stale_confidences[ours._stale_idx].np[:] = np.cumprod(conditional, axis=1)
+    tokens = dict.fromkeys(states.req_id_to_index, 16)
+    drafts = {name: [-1] * 15 for name in tokens}
+
+    times: dict[Any, list[float]] = {vllms: [], ours: []}
+    for _ in range(300):
+        totals = set()
+        for manager, taken in times.items():
+            start = time.perf_counter()
+            totals.add(manager.get_num_tokens(tokens, drafts))
+            taken.append(time.perf_counter() - start)
+        assert len(totals) == 1
+    ratio = np.median(times[ours]) / np.median(times[vllms])
+    print(f"host sizing: {1e6 * np.median(times[ours]):.0f} us, {ratio:.2f} of vLLM's")
+    assert ratio <= 1.0

@@ -37,6 +37,56 @@ def test_bad_keys_and_values_are_named(tmp_path: Path, changes: dict[str, Any], 
         PluginConfig.load(path)
 
 
+HYBRID = {"arm": "h", "proof_dir": "p", "drafter": "hybrid", "verification": "adaptive", "coefficients": "Qwen3-4B"}
+
+
+@pytest.mark.parametrize(
+    ("drafter", "policy", "cost_model", "manages"),
+    [("ngram", "ngram", "paper", True), ("hybrid", "proposed", "paper", True), ("dspark", "dspark", "vllm", False)],
+)
+def test_defaults_depend_on_the_drafter(drafter: str, policy: str, cost_model: str, manages: bool) -> None:
+    config = PluginConfig(**{**HYBRID, "drafter": drafter})
+    assert (config.policy, config.cost_model, config.manages_verification) == (policy, cost_model, manages)
+
+
+def test_dspark_keeps_vllms_manager_unless_something_of_ours_is_asked_for(tmp_path: Path) -> None:
+    for changes in ({"cost_model": "paper"}, {"record_steps": str(tmp_path)}):
+        assert PluginConfig(**{**HYBRID, "drafter": "dspark", **changes}).manages_verification
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"policy": "best"}, "policy must be one of proposed, ngram_first, .* for drafter hybrid, got 'best'"),
+        ({"policy": "ngram"}, "policy must be one of proposed"),
+        ({"cost_model": "mine"}, "cost_model must be one of paper, vllm, got 'mine'"),
+        ({"drafting": "random"}, "drafting must be one of greedy, probabilistic, got 'random'"),
+        ({"coefficients": ""}, "coefficients must name the target's, got ''.*Known: .*Qwen3-4B"),
+        ({"coefficients": "Qwen3-5B"}, "'Qwen3-5B' are neither known nor a file.*Qwen3-4B.*fit"),
+        ({"max_draft": 7}, "max_draft must be 15 for drafter hybrid, got 7"),
+        ({"drafter": "ngram", "drafting": "probabilistic"}, "drafting must be greedy for drafter ngram"),
+        ({"verification": "all", "record_steps": "x"}, "verification must be adaptive where record_steps is set"),
+        ({"assume_greedy_target": 1}, "assume_greedy_target must be true or false, got 1"),
+    ],
+)
+def test_bad_combinations_are_named(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(PluginConfigError, match=message):
+        PluginConfig.load(_write(tmp_path, {**HYBRID, **changes}))
+
+
+@pytest.mark.parametrize("policy", ["proposed", "no_contains", "expected_length"])
+def test_probabilistic_drafting_is_refused_where_it_is_not_lossless(policy: str) -> None:
+    content = {**HYBRID, "policy": policy, "drafting": "probabilistic"}
+    with pytest.raises(PluginConfigError, match=r"not lossless.*ngram_first, extension.*assume_greedy_target"):
+        PluginConfig(**content)
+    assert PluginConfig(**content, assume_greedy_target=True).policy == policy
+
+
+@pytest.mark.parametrize("policy", ["ngram_first", "extension", "never_select"])
+def test_probabilistic_drafting_is_lossless_with_the_others(policy: str) -> None:
+    assert PluginConfig(**{**HYBRID, "policy": policy, "drafting": "probabilistic"}).drafting == "probabilistic"
+
+
 def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     path = _write(tmp_path, {"arm": "a", "typo": 1})
     with pytest.raises(PluginConfigError, match=r"'typo'.*'proof_dir' is missing"):

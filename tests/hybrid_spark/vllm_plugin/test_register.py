@@ -51,6 +51,44 @@ def test_a_configuration_wraps_init_speculator_once(
     assert runner.init_speculator is wrapped
 
 
+HYBRID = {"drafter": "hybrid", "verification": "adaptive", "coefficients": "Qwen3-4B"}
+
+
+def test_a_hybrid_arm_keeps_the_token_ids_of_dspark_requests_on_the_device(
+    spec_decode: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from vllm.config import SpeculativeConfig
+
+    monkeypatch.setattr(SpeculativeConfig, "use_ngram", SpeculativeConfig.use_ngram)
+    assert not SpeculativeConfig.use_ngram(SimpleNamespace(method="dspark"))
+    _configure(monkeypatch, tmp_path, **HYBRID)
+    register()
+    register()
+    assert SpeculativeConfig.use_ngram(SimpleNamespace(method="dspark"))
+    assert SpeculativeConfig.use_ngram(SimpleNamespace(method="ngram_gpu"))
+    assert not SpeculativeConfig.use_ngram(SimpleNamespace(method="eagle"))
+
+
+def test_a_request_that_samples_is_refused_where_the_arm_is_lossless_at_temperature_0_only(
+    spec_decode: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from vllm.config import SpeculativeConfig
+    from vllm.sampling_params import SamplingParams
+
+    monkeypatch.setattr(SpeculativeConfig, "use_ngram", SpeculativeConfig.use_ngram)
+    monkeypatch.setattr(SamplingParams, "_validate_spec_decode", SamplingParams._validate_spec_decode)
+    spec = SimpleNamespace()
+    _configure(monkeypatch, tmp_path, **HYBRID)
+    register()
+    SamplingParams(temperature=1.0)._validate_spec_decode(spec)
+    _configure(monkeypatch, tmp_path, **HYBRID, drafting="probabilistic", assume_greedy_target=True)
+    register()
+    register()
+    SamplingParams(temperature=0.0)._validate_spec_decode(spec)
+    with pytest.raises(ValueError, match=r"not lossless at temperature 0\.7.*ngram_first"):
+        SamplingParams(temperature=0.7)._validate_spec_decode(spec)
+
+
 def test_a_bad_configuration_stops_the_process(
     spec_decode: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -77,6 +115,7 @@ def test_a_worker_on_the_interpreted_cpu_applies_the_patches(monkeypatch: pytest
     monkeypatch.setattr(platform, "register_triton_kernel_overrides", platform.register_triton_kernel_overrides)
     monkeypatch.setattr(cpu, "_applied", [])
     monkeypatch.setattr(cpu, "replace_kernels", lambda: ["kernel"])
+    monkeypatch.setattr(cpu, "patch_adaptive_verification", lambda: ["manager"])
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     monkeypatch.setenv(cpu.PROOF_DIR_ENV, str(tmp_path))
     assert cpu.hook_platform()
@@ -87,3 +126,25 @@ def test_a_worker_on_the_interpreted_cpu_applies_the_patches(monkeypatch: pytest
     assert cpu.applied().count("kernel") == 1
     (path,) = tmp_path.iterdir()
     assert json.loads(path.read_text())["cpu_patches"] == cpu.applied()
+
+
+def test_on_the_interpreted_cpu_vllm_allows_adaptive_verification_without_graphs(
+    spec_decode: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vllm.config import VllmConfig
+
+    monkeypatch.setattr(VllmConfig, "_validate_adaptive_verification", VllmConfig._validate_adaptive_verification)
+    graphs = SimpleNamespace(cudagraph_mode=SimpleNamespace(has_full_cudagraphs=lambda: False))
+    config = SimpleNamespace(
+        speculative_config=SimpleNamespace(enable_adaptive_verification=True),
+        lora_config=None,
+        compilation_config=graphs,
+        parallel_config=SimpleNamespace(pipeline_parallel_size=1),
+    )
+    with pytest.raises(ValueError, match="requires full CUDA graphs"):
+        VllmConfig._validate_adaptive_verification(config)
+    monkeypatch.setattr(cpu, "hook_platform", lambda: True)
+    monkeypatch.delenv(CONFIG_ENV, raising=False)
+    register()
+    register()
+    VllmConfig._validate_adaptive_verification(config)
