@@ -35,6 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     train = commands.add_parser("train", help="distil the target into the drafter")
     train.add_argument("--num-steps", type=int, default=6000)
     train.add_argument("--max-minutes", type=float, help="anneal and stop by the clock instead of by --num-steps")
+    train.add_argument("--num-seqs", type=int, default=10, help="answers a step, 40 anchors of each")
     train.add_argument("--seed", type=int, default=0)
     train.add_argument("--resume", action="store_true", help="start from the checkpoint in --work")
     calibrate = commands.add_parser("calibrate", help="fit the confidence head on answers the drafter never saw")
@@ -89,7 +90,7 @@ def _train(args: argparse.Namespace) -> None:
     else:
         sizes = DrafterConfig(hidden_size=target.hidden_size, vocab_size=target.vocab_size)
         drafter = DSparkDrafter(sizes, target.embedding)
-    config = TrainConfig(num_steps=args.num_steps, max_minutes=args.max_minutes, seed=args.seed)
+    config = TrainConfig(num_steps=args.num_steps, max_minutes=args.max_minutes, num_seqs=args.num_seqs, seed=args.seed)
     print(json.dumps(train(drafter, target.final_norm, args.work / "corpus", args.work / CHECKPOINT, config)))
 
 
