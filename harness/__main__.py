@@ -51,9 +51,11 @@ def main(argv: list[str] | None = None) -> int:
     # Imported only now: help and mistyped commands answer at once, and need none of the heavy dependencies.
     command = importlib.import_module(f"harness.commands.{args[0].command}")
     try:
-        return int(command.run(rest))
+        code = int(command.run(rest))
+        sys.stdout.flush()  # here, where a reader that left can still be told from an error
+        return code
     except HarnessError as error:
-        for line in str(error).splitlines():
+        for line in str(error).split("\n"):
             print(f"error: {line}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

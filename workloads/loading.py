@@ -17,7 +17,7 @@ LOADERS: dict[str, Loader] = {
 def get_loader(name: str) -> Loader:
     """Return the loader of a workload; an unknown name is an error that lists the known ones."""
     if name not in LOADERS:
-        raise WorkloadError(f"workload.name must be one of {', '.join(LOADERS)}, got {name!r}.")
+        raise WorkloadError(f"workload.loader must be one of {', '.join(LOADERS)}, got {name!r}.")
     return LOADERS[name]
 
 

@@ -1,6 +1,7 @@
 """What several subcommands share: from overrides to a checked plan."""
 
 import argparse
+import os
 from pathlib import Path
 
 from harness.config.compose import compose_grid
@@ -11,7 +12,7 @@ from harness.plan import Plan, make_plan
 from workloads import LoadedWorkload, MissingDataError, WorkloadError
 from workloads import load as load_workload
 
-__all__ = ["build_plan", "override_parser", "sweep_folder"]
+__all__ = ["build_plan", "folder_problems", "override_parser", "sweep_folder"]
 
 
 def override_parser(command: str, description: str) -> argparse.ArgumentParser:
@@ -80,3 +81,15 @@ def build_plan(overrides: list[str], *, missing: list[str] | None = None) -> Pla
 def sweep_folder(plan: Plan) -> Path:
     """Folder of a sweep's records."""
     return Path(plan.grid.sweep.results_dir) / plan.grid.sweep.name
+
+
+def folder_problems(folder: Path) -> list[str]:
+    """Return why a sweep's folder could not be made or written, without touching it."""
+    existing = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if not existing.is_dir():
+        reason = f"{existing} is no folder"
+    elif not os.access(existing, os.W_OK | os.X_OK):
+        reason = f"{existing} is not writable"
+    else:
+        return []
+    return [f"results_dir: {folder} cannot be written ({reason}). Choose another results_dir=..."]

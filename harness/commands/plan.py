@@ -3,7 +3,7 @@
 import json
 import sys
 
-from harness.commands.common import build_plan, override_parser, sweep_folder
+from harness.commands.common import build_plan, folder_problems, override_parser, sweep_folder
 from harness.engines import get_engine
 from harness.estimate import Estimator, format_duration
 from harness.plan import Cell, Plan, fidelity_of
@@ -28,6 +28,7 @@ def run(argv: list[str]) -> int:
             print(json.dumps(_as_dict(cell), ensure_ascii=False))
     else:
         _print(plan)
+    problems += folder_problems(sweep_folder(plan))
     problems += get_engine(plan.grid.sweep.engine).check_plan(plan)
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)

@@ -21,17 +21,27 @@ def run(argv: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=0, help="seed of the bootstrap")
     args = parser.parse_args(argv)
     folder = Path(args.sweep)
-    if not folder.is_dir():
-        known = sorted(str(p.parent) for p in Path("results").glob("*/sweep.json"))
-        hint = (
-            f" Sweeps here: {', '.join(known)}." if known else " Run a sweep first: python -m harness sweep +exp=demo."
-        )
-        raise ConfigError(f"{args.sweep}: no such folder.{hint}")
+    _check_sweep(folder)
     # Layers: the harness does not depend on the analysis; only this command hands over to it.
     from analysis.report import print_headline, write_report
 
-    result = write_report(folder, args.out, seed=args.seed)
+    try:
+        result = write_report(folder, args.out, seed=args.seed)
+    except OSError as error:
+        raise ConfigError(f"The report cannot be written: {error}. Name another folder with --out.") from error
     print_headline(result)
     for problem in result.problems:
         print(f"warning: {problem}", file=sys.stderr)
     return result.exit_code
+
+
+def _check_sweep(folder: Path) -> None:
+    if folder.is_dir() and ((folder / "sweep.json").exists() or any(folder.glob("*/r*/record.json"))):
+        return
+    if folder.is_dir():
+        problem = "holds no sweep (neither sweep.json nor a record)"
+    else:
+        problem = "is no folder" if folder.exists() else "no such folder"
+    known = sorted({str(path.parent) for parent in (folder, Path("results")) for path in parent.glob("*/sweep.json")})
+    hint = f"Sweeps here: {', '.join(known)}." if known else "Run a sweep first: python -m harness sweep +exp=demo."
+    raise ConfigError(f"{folder}: {problem}. {hint}")

@@ -111,7 +111,20 @@ def _compose(overrides: list[str]) -> SweepConfig:
     except AttributeError as error:  # slots reject a key that a YAML file added
         raise ConfigError(f"conf: {error}. Known keys are in harness/config/schema.py.") from error
     assert isinstance(config, SweepConfig)
+    nested = list(_nested_lists(config))
+    if nested:
+        raise ConfigError(nested)
     return config
+
+
+def _nested_lists(node: Any, path: str = "") -> Iterator[str]:
+    """OmegaConf lets a list stand where an element of a list is typed as text or a number."""
+    for field in dataclasses.fields(node):
+        key, value = f"{path}{field.name}", getattr(node, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from _nested_lists(value, f"{key}.")
+        elif isinstance(value, list) and any(isinstance(item, list | dict) for item in value):
+            yield f"{key} must be a list of single values, got {value}. Write one pair of brackets."
 
 
 def _parse(overrides: list[str]) -> list[Override]:
@@ -145,13 +158,11 @@ def _check_keys(parsed: list[Override]) -> None:
         if key in GROUPS:
             value = override.value()
             known = known_options(key)
-            if not isinstance(value, str) and not override.is_delete():
+            if override.is_delete() or not isinstance(value, str):
                 # Hydra would merge several files of a group into one point, and fails on null.
-                problems.append(
-                    f"{key} must be the name of one file in conf/{key}, got {value}. Known: {', '.join(known)}."
-                )
+                problems.append(_not_one_name(key, value, known))
                 continue
-            if isinstance(value, str) and value not in known:
+            if value not in known:
                 problems.append(f"{key}={value}: no such file in conf/{key}.{_did_you_mean(value, known)}")
             if key == "exp" and not override.is_add():
                 problems.append(f"exp={value} must be written +exp={value}, as no experiment is chosen by default.")
@@ -161,6 +172,13 @@ def _check_keys(parsed: list[Override]) -> None:
             problems += _unknown_key(key)
     if problems:
         raise ConfigError(problems)
+
+
+def _not_one_name(group: str, value: Any, known: list[str]) -> str:
+    axis = next((axis for axis, of in _AXES.items() if of == group), None)
+    hint = f" Several make an axis: {axis}=[{','.join(known[:2])}]." if axis and isinstance(value, list) else ""
+    shown = "null" if value is None else value
+    return f"{group} must be the name of one file in conf/{group}, got {shown}. Known: {', '.join(known)}.{hint}"
 
 
 def _unknown_key(key: str) -> list[str]:
@@ -234,6 +252,8 @@ def _explain(error: Exception) -> str:
         if text and text not in lines:
             lines.append(text)
         current = current.__cause__
+    if len(lines) > 1 and lines[0].startswith("Error merging override"):
+        del lines[0]  # what follows names the key and the value
     return " ".join(lines)
 
 
@@ -241,6 +261,7 @@ def _first_line(error: BaseException) -> str:
     text = re.split(r"\n(?:Config search path|\s+full_key|\s+object_type|See https)", str(error))[0]
     full_key = re.search(r"full_key: (\S+)", str(error))
     joined = " ".join(line.strip() for line in text.splitlines() if line.strip())
+    joined = re.sub(r"field '(\w+)' is not Optional", r"\1 must not be null", joined)
     if full_key and full_key.group(1) not in joined:
         joined = f"{full_key.group(1)}: {joined}"
     return joined if not joined or joined.endswith((".", "?")) else joined + "."

@@ -20,6 +20,10 @@ from workloads import bucket
 
 __all__ = ["validate"]
 
+# Far beyond any use: a mistyped number must not fill the memory.
+MAX_REPEATS = 1000
+MAX_PROMPTS = 1_000_000
+
 
 def validate(grid: Grid) -> None:
     """Check every value of a composed sweep.
@@ -29,6 +33,10 @@ def validate(grid: Grid) -> None:
     """
     problems = [*_sweep(grid.sweep, [arm.name for arm in grid.arms]), *_engine(grid.sweep.engine)]
     problems += _client(grid.sweep.client)
+    for group, points in (("model", grid.models), ("workload", grid.workloads), ("arm", grid.arms)):
+        names = [point.name for point in points]
+        if len(set(names)) != len(names):
+            problems.append(f"{group}.name must differ between the sweep's {group}s, got {names}. Leave it as it is.")
     for model in grid.models:
         problems += _model(model)
     for workload in grid.workloads:
@@ -46,8 +54,8 @@ def _sweep(sweep: SweepConfig, arms: list[str]) -> Iterator[str]:
     for temperature in sweep.temperatures:
         if not 0.0 <= temperature <= 2.0:
             yield f"temperatures must lie in [0, 2], got {temperature}. 0 is greedy decoding."
-    if sweep.repeats < 1:
-        yield f"repeats must be at least 1, got {sweep.repeats}. Confidence intervals need 3 or more."
+    if not 1 <= sweep.repeats <= MAX_REPEATS:
+        yield f"repeats must lie in [1, {MAX_REPEATS}], got {sweep.repeats}. Confidence intervals need 3 or more."
     if not sweep.name or not set(sweep.name) <= _NAME_CHARS or sweep.name.startswith("."):
         yield f"name must use letters, digits, '-', '_' and '.', got {sweep.name!r}. It names a folder."
     if not sweep.results_dir:
@@ -112,8 +120,8 @@ def _model(model: ModelConfig) -> Iterator[str]:
 def _workload(workload: WorkloadConfig) -> Iterator[str]:
     for size, num in [(None, workload.num_prompts), *workload.num_prompts_at.items()]:
         key = "workload.num_prompts" + (f"_at[{size}]" if size is not None else "")
-        if num is not None and num < 1:
-            yield f"{key} must be at least 1, got {num} (workload {workload.name})."
+        if num is not None and not 1 <= num <= MAX_PROMPTS:
+            yield f"{key} must lie in [1, {MAX_PROMPTS}], got {num} (workload {workload.name})."
     if workload.max_output_tokens is not None and workload.max_output_tokens < 1:
         yield (
             f"workload.max_output_tokens must be at least 1, got {workload.max_output_tokens} "

@@ -368,7 +368,7 @@ class Server:
             if time.monotonic() > deadline:
                 detail = ", ".join(f"{uuid}: {mib} MiB" for uuid, mib in held.items())
                 raise self._error(f"GPU memory is still in use after the server's end: {detail}.", stage="stop")
-            time.sleep(0.5)
+            time.sleep(_POLL_INTERVAL_S)
 
     def _error(self, message: str, *, stage: str) -> EngineError:
         return EngineError(message, stage=stage, log_tail=self.log_tail())

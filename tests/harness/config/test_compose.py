@@ -85,7 +85,7 @@ def test_mistyped_top_level_key_suggests_the_right_one() -> None:
         ("engine.memory_gib=-1", ["engine.memory_gib", "got -1"]),
         ("cluster.max_parallel_cells=-1", ["cluster.max_parallel_cells", "at least 1", "got -1"]),
         ("baseline=vanila", ["baseline", "'vanila'", "ngram, vanilla"]),
-        ("arm=null", ["arm must be the name of one file", "got None"]),
+        ("arm=null", ["arm must be the name of one file", "got null"]),
         ("model=[qwen3-4b,smollm2-135m]", ["model must be the name of one file", "qwen3-8b"]),
         ("model=nosuch", ["model=nosuch", "smollm2-135m"]),
         ("name='a b'", ["name", "'a b'"]),

@@ -37,6 +37,25 @@ def start(work_dir: Path, *arguments: str, timeout_s: float = 20.0, **kwargs: ob
     return Server.start(make, work_dir=work_dir, model_name="fake-model", startup_timeout_s=timeout_s, **kwargs)
 
 
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look often, and do not wait long for what is not coming."""
+    monkeypatch.setattr(server, "_POLL_INTERVAL_S", 0.05)
+    monkeypatch.setattr(server, "STOP_GRACE_S", 0.5)
+
+
+@pytest.fixture
+def own_children() -> Iterator[Callable[[], set[int]]]:
+    """Live children of this process that were not there before the test (multiprocessing keeps some of its own)."""
+
+    def children() -> set[int]:
+        return {child.pid for child in psutil.Process().children() if is_running(child)}
+
+    before = children()
+    yield lambda: children() - before
+    assert children() <= before
+
+
 @pytest.fixture
 def stale_server(tmp_path: Path) -> Iterator[int]:
     """A server of an earlier run that nobody stopped, serving the very model that is asked for."""
@@ -54,6 +73,17 @@ def stale_server(tmp_path: Path) -> Iterator[int]:
 def _answers(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _announced(running: Server, number: int) -> list[int]:
+    """Wait until the server's children have said their process ids, which may be after it is ready."""
+    deadline = time.monotonic() + 20
+    while True:
+        pids = [int(line.split()[1]) for line in running.log().splitlines() if line.startswith("child ")]
+        if len(pids) == number:
+            return pids
+        assert time.monotonic() < deadline, pids
+        time.sleep(0.02)
 
 
 def test_ready_server_completes_a_chat_and_stops_without_a_trace(tmp_path: Path) -> None:
@@ -125,30 +155,27 @@ def test_refused_first_completion_is_an_error(tmp_path: Path) -> None:
     ("arguments", "state"),
     [(("--never-healthy",), "/health answered 503"), (("--start-delay-s", "30"), "nothing listens|/health did not")],
 )
-def test_startup_timeout_says_what_was_missing(tmp_path: Path, arguments: tuple[str, ...], state: str) -> None:
-    with pytest.raises(EngineError, match=f"not ready after 2 s: .*({state})") as caught:
-        start(tmp_path, *arguments, timeout_s=2)
+def test_startup_timeout_says_what_was_missing(
+    tmp_path: Path, own_children: Callable[[], set[int]], arguments: tuple[str, ...], state: str
+) -> None:
+    with pytest.raises(EngineError, match=f"not ready after 1 s: .*({state})") as caught:
+        start(tmp_path, *arguments, timeout_s=1)
     assert caught.value.stage == "ready"
-    assert not [child for child in psutil.Process().children() if is_running(child)]
+    assert own_children() == set()
 
 
 @pytest.mark.parametrize("kind", ["--children", "--orphans"])
-def test_descendants_that_ignore_sigterm_are_killed(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "STOP_GRACE_S", 0.5)
+def test_descendants_that_ignore_sigterm_are_killed(tmp_path: Path, kind: str) -> None:
     running = start(tmp_path, kind, "2")
-    pids = [int(line.split()[1]) for line in running.log().splitlines() if line.startswith("child ")]
     try:
-        assert len(pids) == 2
+        pids = _announced(running, 2)
         assert all(pid_is_running(pid) for pid in pids)
     finally:
         running.stop()
     assert not any(pid_is_running(pid) for pid in pids)
 
 
-def test_server_that_ignores_sigterm_is_killed_after_the_grace_period(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "STOP_GRACE_S", 0.5)
+def test_server_that_ignores_sigterm_is_killed_after_the_grace_period(tmp_path: Path) -> None:
     running = start(tmp_path, "--ignore-sigterm")
     before = time.monotonic()
     running.stop()
@@ -179,12 +206,12 @@ def test_error_inside_the_context_is_not_hidden_by_stopping(tmp_path: Path) -> N
     assert not pid_is_running(running.pid)
 
 
-def test_interrupt_while_starting_leaves_no_process(tmp_path: Path) -> None:
-    pids = []
+def test_interrupt_while_starting_leaves_no_process(tmp_path: Path, own_children: Callable[[], set[int]]) -> None:
+    pids: set[int] = set()
 
     def interrupt(status: str) -> None:
         if status == "waiting for the first completion":
-            pids.extend(child.pid for child in psutil.Process().children())
+            pids.update(own_children())
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -229,16 +256,15 @@ def test_dead_server_is_not_healthy(tmp_path: Path) -> None:
 
 def test_stacks_reach_the_log_and_the_server_lives_on(tmp_path: Path) -> None:
     with start(tmp_path) as running:
-        stacks = running.dump_stacks(wait_s=1)
+        stacks = running.dump_stacks(wait_s=0.5)
         assert "serve_forever" in stacks
         assert running.healthy()
 
 
-def test_processes_without_a_handler_are_not_signalled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "STOP_GRACE_S", 0.5)
+def test_processes_without_a_handler_are_not_signalled(tmp_path: Path) -> None:
     with start(tmp_path, "--children", "1") as running:
+        (child,) = _announced(running, 1)
         running.dump_stacks(wait_s=0.2)
-        child = int(next(line for line in running.log().splitlines() if line.startswith("child ")).split()[1])
         assert pid_is_running(child)
 
 

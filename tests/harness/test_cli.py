@@ -1,0 +1,206 @@
+"""The command line as users meet it: real processes, their exit codes, one clear message, never a traceback."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.config.schema import EngineKind
+from harness.engines.gpus import visible_gpus
+from harness.engines.packages import package_problems
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = [sys.executable, "-m", "harness"]
+HEAVY = "torch", "ray", "vllm", "transformers", "matplotlib", "pandas"
+DEMO = ("plan", "+exp=demo")
+
+
+def harness(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [*COMMAND, *arguments],
+        cwd=ROOT,
+        env=os.environ | {"HF_HUB_OFFLINE": "1"} | environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def refused(*arguments: str, **environ: str) -> str:
+    """What a command says that exits with 2."""
+    done = harness(*arguments, **environ)
+    assert done.returncode == 2, done.stdout + done.stderr
+    return done.stderr
+
+
+@pytest.fixture
+def cached_model(tmp_path: Path) -> str:
+    """Override that names a model folder which passes for complete."""
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    return f"model.path={tmp_path}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["report", "no/such/folder"], ["no/such/folder: no such folder.", "python -m harness sweep|Sweeps here"]),
+        (["sweep", "+exp=nosuchexp"], ["exp=nosuchexp: no such file in conf/exp. Known: demo,"]),
+        ([*DEMO, "+arm.typo=1"], ["arm.typo: unknown key 'typo' in arm. Known: drafter,"]),
+        ([*DEMO, "batch_sizes=[0]"], ["batch_sizes must hold positive integers, got 0."]),
+        (["status", "no/such/folder"], ["no/such/folder holds no sweep"]),
+        ([*DEMO, "arm=null"], ["arm must be the name of one file in conf/arm, got null"]),
+        ([*DEMO, "models=[[a]]"], ["models must be a list of single values, got [['a']]"]),
+        ([*DEMO, "seed=x"], ["seed: Value 'x' of type 'str' could not be converted to Integer."]),
+        ([*DEMO, "workload.num_prompts=2000000"], ["workload.num_prompts must lie in [1, 1000000], got 2000000"]),
+        ([*DEMO, "arm.name=same"], ["arm.name must differ between the sweep's arms, got ['same', 'same']"]),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, list) else None,
+)
+def test_bad_input_is_one_clear_message(arguments: list[str], parts: list[str]) -> None:
+    error = refused(*arguments)
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    for part in parts:
+        assert any(choice in error for choice in part.split("|")), error
+
+
+@pytest.mark.parametrize(("arguments", "message"), [(["frobnicate"], "'frobnicate'"), ([], "command")])
+def test_unknown_and_missing_commands_get_the_usage(arguments: list[str], message: str) -> None:
+    error = refused(*arguments)
+    assert error.startswith("usage: python -m harness")
+    assert message in error
+
+
+@pytest.mark.parametrize("command", ["status", "report"])
+def test_folder_that_is_no_sweep_is_refused_and_left_alone(tmp_path: Path, command: str) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    assert f"{tmp_path}" in refused(command, str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    assert refused(command, str(tmp_path / "notes.txt")).count("\n") == 1
+
+
+def test_report_of_a_parent_folder_names_the_sweeps_in_it(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "sweep.json").write_text("{}")
+    assert f"Sweeps here: {tmp_path / 'one'}" in refused("report", str(tmp_path))
+
+
+def test_report_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    sweep = tmp_path / "s"
+    sweep.mkdir()
+    manifest = {"name": "s", "baseline": "vanilla", "repeats": 1, "fidelity": "cpu", "overrides": [], "cells": []}
+    (sweep / "sweep.json").write_text(json.dumps(manifest | {"created_utc": "2026-01-01T00:00:00+00:00"}))
+    error = refused("report", str(sweep), "--out", str(tmp_path / "file" / "report"))
+    assert error.startswith("error: The report cannot be written: ")
+    assert "--out" in error
+
+
+@pytest.mark.parametrize(("command", "kind"), [("plan", "file"), ("sweep", "file"), ("sweep", "unwritable")])
+def test_results_that_cannot_be_written_are_refused(tmp_path: Path, cached_model: str, command: str, kind: str) -> None:
+    target = tmp_path / kind
+    if kind == "file":
+        target.write_text("")
+    elif os.geteuid() == 0:
+        target = Path("/proc/results")  # where even root cannot make a folder
+    else:
+        target.mkdir(mode=0o555)
+    error = refused(command, "+exp=demo", cached_model, f"results_dir={target}")
+    assert f"error: results_dir: {target / 'demo'} cannot be written" in error
+    assert "Choose another results_dir" in error
+
+
+def test_plan_is_one_json_object_a_cell(cached_model: str) -> None:
+    done = harness(*DEMO, "--json", cached_model)
+    assert done.returncode == 0, done.stderr
+    cells = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [cell["arm"]["name"] for cell in cells] == ["vanilla", "ngram"]
+    assert len({cell["cell_id"] for cell in cells}) == 2
+    assert all(sum(s["num_prompts"] for s in cell["segments"]) == cell["num_prompts"] > 0 for cell in cells)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_reader_that_leaves_early_is_no_error(cached_model: str, unbuffered: str) -> None:
+    with subprocess.Popen(
+        [*COMMAND, *DEMO, cached_model],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()  # as `| head -1` does, but before the first line in any case
+        assert process.stderr.read() == ""
+    assert process.returncode == 141
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("latin.jsonl", b'{"prompt": "caf\xe9"}\n', "row 1: expected UTF-8, got byte 0xe9"),
+        ("rows.csv", b"prompt\nx\n", "workload.path must name a file ending in .jsonl"),
+        ("list.jsonl", b"[1, 2]\n", "row 1: expected one JSON object a line"),
+        ("empty.jsonl", b"", "no request left"),
+        ("cut.parquet", b"PAR1", "not a readable parquet file"),
+        (None, b"", "workload.path must name an existing file"),
+    ],
+    ids=["not-utf-8", "csv", "no-object", "empty", "cut-short", "missing"],
+)
+def test_unusable_workload_file_is_named(tmp_path: Path, name: str | None, content: bytes, message: str) -> None:
+    path = tmp_path / (name or "missing.jsonl")
+    if name:
+        path.write_bytes(content)
+    error = refused("plan", "workload=jsonl", f"workload.path={path}")
+    assert message in error
+    assert str(path) in error
+
+
+def test_missing_data_set_is_named_with_the_ways_to_get_it(tmp_path: Path) -> None:
+    error = refused("plan", "+exp=nextcoder", HF_HOME=str(tmp_path))
+    (line,) = [line for line in error.splitlines() if "microsoft/NextCoderDataset" in line]
+    assert "not available here" in line
+    assert "workload.path=<file.jsonl|file.parquet>" in line
+
+
+@pytest.mark.skipif(bool(visible_gpus()), reason="this machine has GPUs")
+def test_plan_for_gpus_names_how_many_are_missing_and_the_engine_that_works(tmp_path: Path, cached_model: str) -> None:
+    program = "x" * 1001
+    rows = [
+        {"prompt": f"Edit it.\n```python\n# {i}\n{program}\n```", "completion": f"```python\n# {i}\n{program}\n```"}
+        for i in range(10)
+    ]
+    file = tmp_path / "nextcoder.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = harness("plan", "+exp=nextcoder", f"workload.path={file}", cached_model)
+    assert done.returncode == 2
+    assert "nextcoder 0-5%: " in done.stdout
+    assert done.stderr.startswith(
+        "error: engine=vllm needs 2 GPUs (cell qwen3-4b nextcoder bs128 T0 vanilla) and sees 0"
+    )
+    assert "engine=vllm_cpu" in done.stderr
+    if not package_problems(EngineKind.vllm_cpu):
+        assert "which works on this machine" in done.stderr
+        planned = harness("plan", "+exp=nextcoder", "engine=vllm_cpu", f"workload.path={file}", cached_model)
+        assert planned.returncode == 0, planned.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["plan", "+exp=demo"], ["status", "+exp=demo"], ["sweep", "--help"]])
+def test_commands_that_run_nothing_import_no_heavy_package(cached_model: str, arguments: list[str]) -> None:
+    code = (
+        "import sys\n"
+        "from harness.__main__ import main\n"
+        "try: code = main(sys.argv[1:])\n"
+        "except SystemExit as end: code = end.code\n"
+        f"print('exit', code, 'loaded', sorted(set({HEAVY!r}) & set(sys.modules)))"
+    )
+    extra = [cached_model] if "+exp=demo" in arguments else []
+    done = subprocess.run([sys.executable, "-c", code, *arguments, *extra], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.endswith("exit 0 loaded []\n"), done.stdout + done.stderr
