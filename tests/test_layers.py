@@ -1,8 +1,8 @@
 """The layers of the project, checked on the imports as written."""
 
 import ast
-import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -20,53 +20,64 @@ ALLOWED = {
 EXCEPTIONS = {("harness/commands/report.py", "analysis.report")}
 
 
-def _imports(path: Path) -> set[str]:
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+# the one command that needs Ray, and it imports it only when it starts
+RAY_COMMAND = "harness/commands/sweep.py"
+
+
+def _imports(path: Path, *, top_level: bool = False) -> set[str]:
+    """Modules that a file imports; `top_level` leaves out what it imports inside functions."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    inside = {
+        id(node)
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+    }
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if top_level and id(node) in inside:
+            continue
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names |= {node.module}
-    return {name for name in names if name.split(".")[0] in PACKAGES}
+    return names
+
+
+def _files(folder: str) -> list[tuple[str, Path]]:
+    return [(path.relative_to(ROOT).as_posix(), path) for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def _is_in(module: str, packages: Iterable[str]) -> bool:
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_package_imports_only_the_layers_below(package: str) -> None:
-    allowed = ALLOWED[package]
-    broken = []
-    for path in sorted((ROOT / package).rglob("*.py")):
-        relative = path.relative_to(ROOT).as_posix()
-        for name in _imports(path):
-            inside = any(name == a or name.startswith(a + ".") for a in allowed)
-            if not inside and (relative, name) not in EXCEPTIONS:
-                broken.append(f"{relative} imports {name}")
+    broken = [
+        f"{name} imports {module}"
+        for name, path in _files(package)
+        for module in _imports(path)
+        if _is_in(module, PACKAGES) and not _is_in(module, ALLOWED[package]) and (name, module) not in EXCEPTIONS
+    ]
     assert broken == []
 
 
 def test_kernels_import_torch_and_triton_only() -> None:
-    broken = []
-    for path in sorted((ROOT / "hybrid_spark" / "kernels").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            modules = []
-            if isinstance(node, ast.Import):
-                modules = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                modules = [node.module or ""]
-            for module in modules:
-                top = module.split(".")[0]
-                known = top in sys.stdlib_module_names or top in {"torch", "triton"}
-                if not known and not module.startswith("hybrid_spark.kernels"):
-                    broken.append(f"{path.relative_to(ROOT)} imports {module}")
+    allowed = {*sys.stdlib_module_names, "torch", "triton", "hybrid_spark.kernels"}
+    broken = [
+        f"{name} imports {module}"
+        for name, path in _files("hybrid_spark/kernels")
+        for module in _imports(path)
+        if not _is_in(module, allowed)
+    ]
     assert broken == []
 
 
-def test_help_imports_no_heavy_package() -> None:
-    code = (
-        "import sys, runpy; sys.argv=['harness','--help']\n"
-        "try: runpy.run_module('harness', run_name='__main__')\n"
-        "except SystemExit: pass\n"
-        "print('LOADED', sorted({'torch','vllm','ray','transformers','matplotlib'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert "LOADED []" in done.stdout
-    assert "sweep" in done.stdout
+def test_only_the_sweep_imports_ray() -> None:
+    users = {name for name, path in _files("harness") if any(_is_in(m, ("ray",)) for m in _imports(path))}
+    assert users
+    assert all(name.startswith("harness/sweep/") for name in users)
+    callers = {name for name, path in _files("harness") if any(_is_in(m, ("harness.sweep",)) for m in _imports(path))}
+    assert {name for name in callers if not name.startswith("harness/sweep/")} == {RAY_COMMAND}
+    assert not any(_is_in(m, ("harness.sweep",)) for m in _imports(ROOT / RAY_COMMAND, top_level=True))
