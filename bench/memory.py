@@ -3,7 +3,8 @@
 `python bench/memory.py [--requests 128] [--max-model-len 32768]`. The buffers are allocated on PyTorch's meta device,
 with the block size of a GPU: the bytes are exact and need neither a GPU nor the memory. Exit status 1 above the limit.
 Left out: two vectors under 1 kB that speculator and budget sizing keep, and vLLM's own tables of draft slots, wider at
-15 slots than at 7. The token table is vLLM's own; the scan needs it in device memory instead of mapped host memory, so it is stated, too.
+15 slots than at 7. The token table is vLLM's own; the scan needs it in device memory instead of mapped host memory, so
+it is stated, too.
 """
 
 from __future__ import annotations

@@ -165,9 +165,7 @@ def main() -> None:
         print("vLLM's kernel is not here to compare with: install vLLM (README, Install).")
     else:
         loads, lanes = statistics.median(ratios), statistics.median(lane_ratios)
-        print(
-            f"vLLM's kernel loads {loads:.1f} times as many elements and issues {lanes:.1f} times as many lanes (medians)"
-        )
+        print(f"vLLM's kernel loads {loads:.1f} times the elements and issues {lanes:.1f} times the lanes (medians)")
 
 
 if __name__ == "__main__":
