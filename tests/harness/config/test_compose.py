@@ -70,7 +70,6 @@ def test_mistyped_top_level_key_suggests_the_right_one() -> None:
         ("temperatures=[-1]", ["temperatures", "-1"]),
         ("repeats=0", ["repeats", "got 0"]),
         ("arms=[nosuch]", ["arms", "nosuch", "vanilla"]),
-        ("arm=ngram", ["no effect", "arms=[ngram]"]),
         ("engine.kind=tpu", ["engine.kind", "tpu", "vllm_cpu"]),
         ("engine.kv_cache_gib=0", ["engine.kv_cache_gib", "positive"]),
         ("arm.min_match=20", ["arm.min_match", "got 20"]),
@@ -88,6 +87,12 @@ def test_mistyped_top_level_key_suggests_the_right_one() -> None:
         ("arm=null", ["arm must be the name of one file", "got null"]),
         ("model=[qwen3-4b,smollm2-135m]", ["model must be the name of one file", "qwen3-8b"]),
         ("model=nosuch", ["model=nosuch", "smollm2-135m"]),
+        ("models=[[a]]", ["models must be a list of single values, got [['a']]"]),
+        ("arm=[vanilla,ngram]", ["arm must be the name of one file", "arms=[ngram,vanilla]"]),
+        ("seed=x", ["seed: Value 'x' of type 'str' could not be converted to Integer."]),
+        ("results_dir=null", ["results_dir must not be null"]),
+        ("repeats=2000", ["repeats must lie in [1, 1000], got 2000"]),
+        ("workload.num_prompts=2000000", ["workload.num_prompts must lie in [1, 1000000], got 2000000"]),
         ("name='a b'", ["name", "'a b'"]),
         ("name=../x", ["name", "../x"]),
         ("nonsense", ["nonsense", "key=value"]),
@@ -95,9 +100,20 @@ def test_mistyped_top_level_key_suggests_the_right_one() -> None:
     ],
 )
 def test_bad_value_names_key_value_and_rule(override: str, parts: list[str]) -> None:
-    message = _error("+exp=demo", override)
+    message = _error(override)
     for part in parts:
         assert part in message
+
+
+def test_choice_that_the_experiments_axis_replaces_is_refused() -> None:
+    message = _error("+exp=demo", "arm=ngram")
+    assert "no effect" in message
+    assert "arms=[ngram]" in message
+
+
+def test_points_of_an_axis_keep_names_of_their_own() -> None:
+    message = _error("+exp=demo", "arm.name=same")
+    assert "arm.name must differ between the sweep's arms, got ['same', 'same']" in message
 
 
 def test_all_problems_are_reported_at_once() -> None:

@@ -31,6 +31,7 @@ def run_uninterpreted(tmp_path, *arguments):
     )
 
 
+@pytest.mark.slow
 def test_every_kernel_compiles_for_sm_90_without_spills(tmp_path):
     result = run_uninterpreted(tmp_path, "-m", "hybrid_spark.kernels.aot", "--arch", "90")
     assert result.returncode == 0, result.stderr
@@ -44,6 +45,7 @@ def test_every_kernel_compiles_for_sm_90_without_spills(tmp_path):
         assert int(spilled) == 0
 
 
+@pytest.mark.slow
 def test_spills_and_compiler_errors_are_reported(tmp_path):
     result = run_uninterpreted(tmp_path, "-c", SPILLS)
     assert result.returncode == 0, result.stderr

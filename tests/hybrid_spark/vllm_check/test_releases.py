@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hybrid_spark.vllm_check import HOOKS, Release, used_in_sources
+from hybrid_spark.vllm_check import __main__ as vllm_check_main
 from hybrid_spark.vllm_check.__main__ import all_hooks, check, main
 from hybrid_spark.vllm_check.hooks import KERNELS
 from hybrid_spark.vllm_check.kinds import Name, StringConstant
@@ -130,20 +131,22 @@ def module_names(file):
 
 @pytest.fixture(scope="module")
 def parsed():
-    """Syntax trees of the installed release, so that each breakage parses one file only."""
-    release = installed()
-    for hook in all_hooks():
+    """Syntax trees of the installed release and the hooks, so that each breakage parses one file only."""
+    release, hooks = installed(), all_hooks()
+    for hook in hooks:
         hook.look(release)
-    return release._trees
+    return release._trees, hooks
 
 
 @needs_vllm
 @pytest.mark.parametrize("name", BREAKAGES)
-def test_breakage_is_found(name, capsys, parsed):
+def test_breakage_is_found(name, capsys, parsed, monkeypatch):
     file, old, new, status, expected = BREAKAGES[name]
     release = installed()
     read = release._read
-    release._trees = {module: tree for module, tree in parsed.items() if module not in module_names(file)}
+    trees, hooks = parsed
+    monkeypatch.setattr(vllm_check_main, "all_hooks", lambda: hooks)
+    release._trees = {module: tree for module, tree in trees.items() if module not in module_names(file)}
     original = read(file)
     changed = None
     if old is not None:
