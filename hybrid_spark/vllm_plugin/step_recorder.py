@@ -19,7 +19,9 @@ import torch
 __all__ = ["SCHEMA", "StepRecorder"]
 
 FLUSH_S = 5.0
-"""A server that is killed loses at most this much, seconds."""
+"""How long a busy server's steps may wait for a part of their own, seconds."""
+POLL_S = 0.5
+"""Steps of a server that went idle wait this long at most: vLLM kills its workers as soon as it is told to stop."""
 
 SCHEMA = pa.schema(
     [
@@ -164,8 +166,14 @@ class StepRecorder:
         self._flush()
 
     def _write_periodically(self) -> None:
-        while not self._stopped.wait(FLUSH_S):
-            self._flush()
+        num_rows, waited_s = 0, 0.0
+        while not self._stopped.wait(POLL_S):
+            waited_s += POLL_S
+            idle = num_rows == len(self._rows)
+            if idle or waited_s >= FLUSH_S:
+                self._flush()
+                waited_s = 0.0
+            num_rows = len(self._rows)
 
     def _flush(self) -> None:
         with self._lock:

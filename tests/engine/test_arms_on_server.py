@@ -1,6 +1,8 @@
 """Both drafters on the real CPU server: adaptive verification runs, both chains are used, output is unchanged."""
 
 import json
+import time
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,9 @@ from tests.hybrid_spark.vllm_plugin.random_drafter import write_random_drafter
 pytestmark = pytest.mark.engine
 
 NGRAM = {"method": "ngram_gpu", "prompt_lookup_min": 5, "prompt_lookup_max": 15}
-# 6 blocks of 128 tokens for 4 requests of about 2 each, and prompts longer than a step: preemption, chunked prefill.
-TIGHT = ("--max-model-len", "512", "--num-gpu-blocks-override", "6", "--max-num-batched-tokens", "128")
+# 14 blocks of 32 tokens: the three prompts fit, their answers do not; and prompts longer than a step.
+TIGHT = ("--max-model-len", "384", "--block-size", "32", "--num-gpu-blocks-override", "14")
+TIGHT += ("--max-num-batched-tokens", "128")
 
 
 def _run(model: Path, folder: Path, spec: dict[str, Any] | None, plugin: dict[str, Any] | None, *flags: str) -> Any:
@@ -31,6 +34,11 @@ def _run(model: Path, folder: Path, spec: dict[str, Any] | None, plugin: dict[st
         with ThreadPoolExecutor(len(PROMPTS)) as pool:
             answers = list(pool.map(server.complete, PROMPTS))
         counters = server.counters()
+        with urllib.request.urlopen(f"{server.url}/metrics", timeout=30) as response:
+            lines = response.read().decode().splitlines()
+        preemptions = (line.rsplit(" ", 1)[1] for line in lines if line.startswith("vllm:num_preemptions_total"))
+        counters = {**counters, "num_preemptions": sum(map(float, preemptions))}
+        time.sleep(1.5)  # the step recorder writes what is left once the server is idle
     proofs = _proofs(folder, "worker")
     return answers, counters, proofs[0] if proofs else None
 
@@ -38,7 +46,7 @@ def _run(model: Path, folder: Path, spec: dict[str, Any] | None, plugin: dict[st
 @pytest.fixture(scope="module")
 def expected(smollm2_path: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     answers, counters, _ = _run(smollm2_path, tmp_path_factory.mktemp("vanilla") / "vanilla", None, None)
-    assert counters == {}
+    assert set(counters) == {"num_preemptions"}
     return list(answers)
 
 
@@ -127,4 +135,5 @@ def test_hybrid_through_chunked_prefill_and_preemption(
     plugin = {"drafter": "hybrid", "verification": "adaptive", "coefficients": "Qwen3-4B"}
     answers, counters, _ = _run(smollm2_path, tmp_path / "tight", spec, plugin, *TIGHT)
     assert answers == expected
+    assert counters["num_preemptions"] > 0, "blocks sufficed: the test no longer preempts"
     _check_counters(counters, 15)
