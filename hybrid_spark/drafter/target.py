@@ -135,7 +135,8 @@ class LlamaTarget:
             The greedy next tokens int64[slots] and the aux states [slots, len(aux_layers), hidden].
         """
         rows = token_ids.shape[0]
-        width = int(positions.max()) + 1
+        # Rounded up: every new width would make oneDNN compile, and keep, another set of kernels.
+        width = min(-(-(int(positions.max()) + 1) // 64) * 64, cache.max_len)
         slots = torch.arange(rows)
         cos, sin = self.cos[positions][:, None], self.sin[positions][:, None]
         mask = torch.zeros(rows, 1, 1, width)
