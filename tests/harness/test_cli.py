@@ -86,17 +86,6 @@ def test_report_of_a_parent_folder_names_the_sweeps_in_it(tmp_path: Path) -> Non
     assert f"Sweeps here: {tmp_path / 'one'}" in refused("report", str(tmp_path))
 
 
-def test_report_that_cannot_be_written_says_so(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    sweep = tmp_path / "s"
-    sweep.mkdir()
-    manifest = {"name": "s", "baseline": "vanilla", "repeats": 1, "fidelity": "cpu", "overrides": [], "cells": []}
-    (sweep / "sweep.json").write_text(json.dumps(manifest | {"created_utc": "2026-01-01T00:00:00+00:00"}))
-    error = refused("report", str(sweep), "--out", str(tmp_path / "file" / "report"))
-    assert error.startswith("error: The report cannot be written: ")
-    assert "--out" in error
-
-
 @pytest.mark.parametrize(("command", "kind"), [("plan", "file"), ("sweep", "file"), ("sweep", "unwritable")])
 def test_results_that_cannot_be_written_are_refused(tmp_path: Path, cached_model: str, command: str, kind: str) -> None:
     target = tmp_path / kind

@@ -16,6 +16,18 @@ def test_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path, capsys
     assert "Not a directory" in error
 
 
+def test_report_that_cannot_be_written_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    sweep = tmp_path / "s"
+    sweep.mkdir()
+    manifest = {"name": "s", "baseline": "vanilla", "repeats": 1, "fidelity": "cpu", "overrides": [], "cells": []}
+    (sweep / "sweep.json").write_text(json.dumps(manifest | {"created_utc": "2026-01-01T00:00:00+00:00"}))
+    assert main(["report", str(sweep), "--out", str(tmp_path / "file" / "report")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: The report cannot be written: ")
+    assert "--out" in error
+
+
 def test_part_that_the_workload_does_not_have_lists_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "+exp=demo", "workload.parts=[edits,caht]"]) == 2
     assert capsys.readouterr().err == "error: workload.parts: sample has no part caht. Known: edits, chat.\n"

@@ -135,7 +135,7 @@ def parsed():
     release, hooks = installed(), all_hooks()
     for hook in hooks:
         hook.look(release)
-    return release._trees, hooks
+    return release, hooks
 
 
 @needs_vllm
@@ -144,9 +144,11 @@ def test_breakage_is_found(name, capsys, parsed, monkeypatch):
     file, old, new, status, expected = BREAKAGES[name]
     release = installed()
     read = release._read
-    trees, hooks = parsed
+    whole, hooks = parsed
     monkeypatch.setattr(vllm_check_main, "all_hooks", lambda: hooks)
-    release._trees = {module: tree for module, tree in trees.items() if module not in module_names(file)}
+    for cache in ("_trees", "_nodes"):
+        kept = {module: value for module, value in getattr(whole, cache).items() if module not in module_names(file)}
+        setattr(release, cache, kept)
     original = read(file)
     changed = None
     if old is not None:
