@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from hybrid_spark.drafter.corpus import Example
+
 __all__ = ["main"]
 
 DEFAULT_LAYERS = (9, 19, 29)
@@ -40,6 +42,8 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--resume", action="store_true", help="start from the checkpoint in --work")
     calibrate = commands.add_parser("calibrate", help="fit the confidence head on answers the drafter never saw")
     evaluate = commands.add_parser("evaluate", help="acceptance and calibration on prompts from no training template")
+    for command in (calibrate, evaluate):
+        command.add_argument("--num-answers", type=int, help="use only the first so many answers of the split")
     export = commands.add_parser("export", help="write the checkpoint folder vLLM loads, with its card")
     export.add_argument("folder", type=Path)
     export.add_argument("--target-name", default="SmolLM2-135M-Instruct", help="for the card")
@@ -96,14 +100,13 @@ def _train(args: argparse.Namespace) -> None:
 
 def _calibrate(args: argparse.Namespace) -> None:
     from hybrid_spark.drafter.confidence import apply_fit, fit_confidence
-    from hybrid_spark.drafter.corpus import read_examples
     from hybrid_spark.drafter.export import serving_copy
     from hybrid_spark.drafter.train import load_drafter, save_drafter
     from hybrid_spark.drafter.visit import visit
 
     drafter, facts = load_drafter(args.work / CHECKPOINT, _embedding(args.target))
     corpus = args.work / "corpus"
-    fit = fit_confidence(visit(serving_copy(drafter), corpus, read_examples(corpus, "calibration")))
+    fit = fit_confidence(visit(serving_copy(drafter), corpus, _examples(args, "calibration")))
     apply_fit(drafter, fit)
     facts["calibration"] = summary = {
         "ridge": fit.ridge,
@@ -116,14 +119,13 @@ def _calibrate(args: argparse.Namespace) -> None:
 
 
 def _evaluate(args: argparse.Namespace) -> None:
-    from hybrid_spark.drafter.corpus import read_examples
     from hybrid_spark.drafter.evaluate import evaluate
     from hybrid_spark.drafter.export import serving_copy, weights_digest
     from hybrid_spark.drafter.train import load_drafter
 
     drafter, _ = load_drafter(args.work / CHECKPOINT, _embedding(args.target))
     corpus = args.work / "corpus"
-    result = evaluate(serving_copy(drafter), corpus, read_examples(corpus, "evaluation"))
+    result = evaluate(serving_copy(drafter), corpus, _examples(args, "evaluation"))
     result["weights_sha256"] = weights_digest(drafter)
     (args.work / "evaluation.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     print(json.dumps(result, indent=2))
@@ -150,6 +152,14 @@ def _export(args: argparse.Namespace) -> None:
     evaluation = json.loads(measured.read_text(encoding="utf-8")) if measured.exists() else None
     size = export(drafter, args.folder, target_layer_ids=DEFAULT_LAYERS, facts=facts, evaluation=evaluation)
     print(f"{args.folder}: {size} bytes of weights")
+
+
+def _examples(args: argparse.Namespace, split: str) -> "list[Example]":
+    """Answers of a split in the order their prompts were drawn; the file's order would put short answers first."""
+    from hybrid_spark.drafter.corpus import read_examples
+
+    examples = read_examples(args.work / "corpus", split)
+    return sorted(examples, key=lambda example: example.prompt_id)[: args.num_answers]
 
 
 def _embedding(target: Path) -> "Tensor":
