@@ -43,6 +43,8 @@ class Drafter(Enum):
 
     none = "none"
     ngram = "ngram"
+    dspark = "dspark"
+    hybrid = "hybrid"
 
 
 class Verification(Enum):
@@ -50,6 +52,7 @@ class Verification(Enum):
 
     none = "none"
     all = "all"
+    adaptive = "adaptive"
 
 
 def _free(default: Any = None, **kwargs: Any) -> Any:
@@ -134,6 +137,8 @@ class ModelConfig:
     """Local folder with the model; comes before the checkpoint and the asset."""
     draft_checkpoint: str | None = None
     """Hub id of the DSpark drafter."""
+    draft_path: str | None = None
+    """Local folder with the DSpark drafter; comes before the checkpoint."""
     dtype: str = "auto"
     max_model_len: int = 8192
     """Context limit in tokens, prompt and output together."""
@@ -185,7 +190,17 @@ class ArmConfig:
     drafter: Drafter = Drafter.none
     verification: Verification = Verification.none
     num_speculative_tokens: int = 15
-    """Longest draft in tokens (L)."""
+    """Longest draft in tokens: L of the n-gram drafter and of the hybrid, K of DSpark alone."""
+    policy: str | None = None
+    """How the hybrid picks a chain (`hybrid_spark.policies`); null takes `proposed`."""
+    drafting: str = "greedy"
+    """How DSpark picks its tokens: `greedy` or `probabilistic`."""
+    coefficients: str | None = None
+    """Estimator coefficients other than the model's own: a shipped name or a file."""
+    cost_model: str | None = None
+    """Step cost of adaptive verification: `paper` (Section F) or `vllm`; null takes the drafter's own."""
+    record_steps: bool = False
+    """Keep each full-batch step's survivals, budget and price (Section O) in `steps/` beside the record."""
     min_match: int = 5
     """Shortest n-gram match in tokens."""
     max_match: int = 15

@@ -3,16 +3,14 @@
 import math
 from collections.abc import Iterator
 
+from harness.config.arms import arm_problems
 from harness.config.compose import Grid, known_options
 from harness.config.schema import (
-    ArmConfig,
     ClientConfig,
-    Drafter,
     EngineConfig,
     EngineKind,
     ModelConfig,
     SweepConfig,
-    Verification,
     WorkloadConfig,
 )
 from harness.errors import ConfigError
@@ -42,7 +40,7 @@ def validate(grid: Grid) -> None:
     for workload in grid.workloads:
         problems += _workload(workload)
     for arm in grid.arms:
-        problems += _arm(arm)
+        problems += arm_problems(arm, grid.models, grid.sweep.temperatures)
     if problems:
         raise ConfigError(problems)
 
@@ -144,20 +142,6 @@ def _workload(workload: WorkloadConfig) -> Iterator[str]:
             )
     if workload.min_bucket_size < 1:
         yield f"workload.min_bucket_size must be at least 1, got {workload.min_bucket_size} ({workload.name})."
-
-
-def _arm(arm: ArmConfig) -> Iterator[str]:
-    if not 1 <= arm.min_match <= arm.max_match:
-        yield f"arm.min_match must lie in [1, arm.max_match={arm.max_match}], got {arm.min_match} (arm {arm.name})."
-    if arm.num_speculative_tokens < 1:
-        yield f"arm.num_speculative_tokens must be at least 1, got {arm.num_speculative_tokens} (arm {arm.name})."
-    if arm.max_copy < arm.max_match:
-        yield f"arm.max_copy must be at least arm.max_match={arm.max_match}, got {arm.max_copy} (arm {arm.name})."
-    if (arm.drafter is Drafter.none) != (arm.verification is Verification.none):
-        yield (
-            f"arm.verification must be none exactly when arm.drafter is none, got drafter={arm.drafter.value}, "
-            f"verification={arm.verification.value} (arm {arm.name})."
-        )
 
 
 def _is_positive(value: float) -> bool:

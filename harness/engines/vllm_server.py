@@ -6,9 +6,9 @@ import sys
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from harness.config.schema import ClusterConfig, Drafter
+from harness.engines.arms import expected_proof, speculative_config, write_plugin_config
 from harness.engines.base import Engine, ServerChecks, ServerCommand
 from harness.engines.packages import package_problems
 from harness.plan import Cell
@@ -43,7 +43,7 @@ class VllmEngine(Engine):
             env["HF_HUB_OFFLINE"] = "1"
         speculates = cell.arm.drafter is not Drafter.none
         if speculates:
-            env[CONFIG_ENV] = str(_write_plugin_config(cell, work_dir, proof_dir))
+            env[CONFIG_ENV] = str(write_plugin_config(cell, work_dir, proof_dir))
         if speculates or self._proves_engine():
             env[PROOF_DIR_ENV] = str(proof_dir)
         env |= self._environment(cell)
@@ -69,7 +69,7 @@ class VllmEngine(Engine):
         if self.config.enforce_eager:
             argv.append("--enforce-eager")
         if speculates:
-            argv += ["--speculative-config", json.dumps(_speculative_config(cell), separators=(",", ":"))]
+            argv += ["--speculative-config", json.dumps(speculative_config(cell), separators=(",", ":"))]
         argv += cell.engine.extra_args
         return ServerCommand(
             argv=argv,
@@ -93,7 +93,7 @@ class VllmEngine(Engine):
     def _checks(self, cell: Cell) -> ServerChecks:
         proof = None
         if cell.arm.drafter is not Drafter.none:
-            proof = {"arm": cell.arm.name, "drafter": cell.arm.drafter.value, "token_ids_on_device": True}
+            proof = expected_proof(cell)
         return ServerChecks(
             engine_config={
                 "enable_prefix_caching": "False",
@@ -128,36 +128,6 @@ class VllmEngine(Engine):
     @abstractmethod
     def _device_problems(self, cells: Sequence[Cell], cluster: ClusterConfig) -> list[str]:
         """What this machine lacks."""
-
-
-def _speculative_config(cell: Cell) -> dict[str, Any]:
-    return {
-        "method": "ngram_gpu",
-        "num_speculative_tokens": cell.arm.num_speculative_tokens,
-        "prompt_lookup_min": cell.arm.min_match,
-        "prompt_lookup_max": cell.arm.max_match,
-    }
-
-
-def _write_plugin_config(cell: Cell, work_dir: Path, proof_dir: Path) -> Path:
-    """Write what the plugin reads in every process of the server.
-
-    A file, not vLLM's `--additional-config`: the content of that enters the compile hash, so each arm would compile
-    again.
-    """
-    path = work_dir / "plugin.json"
-    content = {
-        "arm": cell.arm.name,
-        "drafter": cell.arm.drafter.value,
-        "verification": cell.arm.verification.value,
-        "min_match": cell.arm.min_match,
-        "max_match": cell.arm.max_match,
-        "max_draft": cell.arm.num_speculative_tokens,
-        "max_copy": cell.arm.max_copy,
-        "proof_dir": str(proof_dir),
-    }
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    return path
 
 
 def _token_budget_problems(cells: Sequence[Cell]) -> list[str]:

@@ -22,7 +22,9 @@ def test_every_experiment_composes_and_is_valid(name: str) -> None:
 @pytest.mark.parametrize("group", ["engine", "cluster", "model", "workload", "arm"])
 def test_every_group_option_composes(group: str) -> None:
     for name in known_options(group):
-        validate(compose_grid([f"{group}={name}"]))
+        # an arm that drafts with a model needs a target that has one
+        target = ["model=qwen3-4b"] if group == "arm" else []
+        validate(compose_grid([f"{group}={name}", *target]))
 
 
 @pytest.mark.parametrize("group", ["model", "workload", "arm"])
@@ -33,7 +35,7 @@ def test_name_of_a_group_option_is_its_file_name(group: str) -> None:
 
 
 def test_axis_composes_each_choice_with_the_overrides() -> None:
-    grid = compose_grid(["+exp=demo", "arm.max_match=10", "arms=[ngram,vanilla]"])
+    grid = compose_grid(["+exp=demo", "arm.max_match=10", "Several make an axis: arms=["])
     assert [(arm.name, arm.max_match) for arm in grid.arms] == [("ngram", 10), ("vanilla", 10)]
 
 
@@ -83,12 +85,17 @@ def test_mistyped_top_level_key_suggests_the_right_one() -> None:
         ("engine.kv_cache_gib=inf", ["engine.kv_cache_gib", "got inf"]),
         ("engine.memory_gib=-1", ["engine.memory_gib", "got -1"]),
         ("cluster.max_parallel_cells=-1", ["cluster.max_parallel_cells", "at least 1", "got -1"]),
-        ("baseline=vanila", ["baseline", "'vanila'", "ngram, vanilla"]),
+        ("baseline=vanila", ["baseline", "'vanila'", "ngram", "vanilla"]),
         ("arm=null", ["arm must be the name of one file", "got null"]),
         ("model=[qwen3-4b,smollm2-135m]", ["model must be the name of one file", "qwen3-8b"]),
+        ("arms=[hybrid]", ["model smollm2-135m names none", "model.draft_path"]),
+        ("arm.policy=proposed", ["arm.policy", "hybrid only"]),
+        ("arm.cost_model=guess", ["arm.cost_model", "paper, vllm", "'guess'"]),
+        ("arm.drafting=beam", ["arm.drafting", "greedy, probabilistic", "'beam'"]),
+        ("arm.record_steps=true", ["arm.record_steps", "adaptive"]),
         ("model=nosuch", ["model=nosuch", "smollm2-135m"]),
         ("models=[[a]]", ["models must be a list of single values, got [['a']]"]),
-        ("arm=[vanilla,ngram]", ["arm must be the name of one file", "arms=[ngram,vanilla]"]),
+        ("arm=[vanilla,ngram]", ["arm must be the name of one file", "Several make an axis: arms=["]),
         ("seed=x", ["seed: Value 'x' of type 'str' could not be converted to Integer."]),
         ("results_dir=null", ["results_dir must not be null"]),
         ("repeats=2000", ["repeats must lie in [1, 1000], got 2000"]),
@@ -136,3 +143,27 @@ def test_engine_choice_overrides_the_experiment() -> None:
 )
 def test_open_dicts_take_new_keys_however_they_are_written(override: str) -> None:
     assert compose_grid([override]).sweep.workload.options["limit"] == 3
+
+
+QWEN = ("engine=vllm", "model=qwen3-4b", "models=null")
+
+
+@pytest.mark.parametrize("arm", ["hybrid", "hybrid_no_contains", "hybrid_expected_length"])
+def test_probabilistic_drafting_is_refused_where_it_is_not_lossless(arm: str) -> None:
+    message = _error(*QWEN, f"arms=[{arm}]", "arm.drafting=probabilistic", "temperatures=[0.0,1.0]")
+    assert "not lossless at temperature 1.0" in message
+    assert "ngram_first, extension" in message
+    validate(compose_grid(["+exp=demo", *QWEN, f"arms=[{arm}]", "arm.drafting=probabilistic", "temperatures=[0.0]"]))
+
+
+@pytest.mark.parametrize("arm", [name for name in known_options("arm") if name.endswith("_probabilistic")])
+def test_shipped_probabilistic_arms_are_lossless(arm: str) -> None:
+    validate(compose_grid(["+exp=demo", *QWEN, f"arms=[{arm}]", "temperatures=[1.0]"]))
+
+
+def test_unknown_policy_lists_the_known_ones() -> None:
+    assert "proposed, ngram_first" in _error(*QWEN, "arms=[hybrid]", "arm.policy=first")
+
+
+def test_unknown_coefficients_list_the_shipped_ones() -> None:
+    assert "Qwen3-4B" in _error(*QWEN, "arms=[hybrid]", "arm.coefficients=nosuch")

@@ -111,6 +111,9 @@ def test_ngram_arm_writes_the_plugins_file(make: Callable[..., ServerCommand], t
         "max_draft": 9,
         "max_copy": 256,
         "proof_dir": str(tmp_path / "proof"),
+        "policy": "ngram",
+        "drafting": "greedy",
+        "assume_greedy_target": True,
     }
     assert command.env["HYBRID_SPARK_PROOF_DIR"] == str(tmp_path / "proof")
     assert command.checks.worker_proof == {"arm": "ngram", "drafter": "ngram", "token_ids_on_device": True}
@@ -213,3 +216,47 @@ def _check(name: str, command: ServerCommand, values: dict[str, Any]) -> None:
         assert values["max_cudagraph_capture_size"] in (None, 2048), name
     else:
         assert values["kv_cache_memory_bytes"] == 2 << 30, name
+
+
+def arm_files(make: Callable[..., ServerCommand], arm: str, *overrides: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The speculative configuration and the plugin's file of an arm on a model with a DSpark drafter."""
+    command = make("engine=vllm", "model=qwen3-4b", "models=null", f"arms=[{arm}]", *overrides)
+    spec = option(command, "--speculative-config")
+    assert spec is not None
+    return json.loads(spec), json.loads(Path(command.env["HYBRID_SPARK_CONFIG"]).read_text(encoding="utf-8"))
+
+
+def test_hybrid_drafts_fifteen_tokens_with_dsparks_checkpoint_under_one_budget(
+    make: Callable[..., ServerCommand],
+) -> None:
+    spec, plugin = arm_files(make, "hybrid")
+    assert spec == {
+        "num_speculative_tokens": 15,
+        "method": "dspark",
+        "model": "deepseek-ai/dspark_qwen3_4b_block7",
+        "draft_sample_method": "greedy",
+        "enable_adaptive_verification": True,
+    }
+    assert (plugin["drafter"], plugin["policy"], plugin["coefficients"]) == ("hybrid", "proposed", "Qwen3-4B")
+
+
+def test_dspark_keeps_its_own_block_size(make: Callable[..., ServerCommand]) -> None:
+    spec, plugin = arm_files(make, "dspark")
+    assert spec["num_speculative_tokens"] == plugin["max_draft"] == 7
+    assert "coefficients" not in plugin
+
+
+def test_greedy_targets_may_draft_probabilistically_with_any_policy(make: Callable[..., ServerCommand]) -> None:
+    _, plugin = arm_files(make, "hybrid", "arm.drafting=probabilistic", "temperatures=[0.0]")
+    assert (plugin["drafting"], plugin["assume_greedy_target"]) == ("probabilistic", True)
+
+
+@pytest.mark.parametrize("arm", [name for name in known_options("arm") if name != "vanilla"])
+def test_plugin_accepts_the_file_of_every_arm(make: Callable[..., ServerCommand], arm: str) -> None:
+    from hybrid_spark.vllm_plugin.config import PluginConfig
+
+    spec, plugin = arm_files(make, arm)
+    config = PluginConfig(**plugin)
+    assert config.arm == arm
+    assert config.max_draft == spec["num_speculative_tokens"]
+    assert (config.verification == "adaptive") == spec.get("enable_adaptive_verification", False)

@@ -1,0 +1,77 @@
+"""What an arm comes to in a server: vLLM's speculative configuration, the plugin's file, and the proof to expect."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from harness.config.arms import coefficients_of, needs_coefficients, policy_of
+from harness.config.schema import Drafter, Verification
+from harness.plan import Cell
+
+__all__ = ["STEPS_DIR", "expected_proof", "speculative_config", "write_plugin_config"]
+
+STEPS_DIR = "steps"
+"""Folder of the step records, beside the record."""
+
+
+def speculative_config(cell: Cell) -> dict[str, Any]:
+    """Build the value of vLLM's `--speculative-config` for an arm that drafts."""
+    arm = cell.arm
+    config: dict[str, Any] = {"num_speculative_tokens": arm.num_speculative_tokens}
+    if arm.drafter is Drafter.ngram:
+        config |= {"method": "ngram_gpu", "prompt_lookup_min": arm.min_match, "prompt_lookup_max": arm.max_match}
+    else:
+        config |= {"method": "dspark", "model": _draft_model(cell), "draft_sample_method": arm.drafting}
+    if arm.verification is Verification.adaptive:
+        config["enable_adaptive_verification"] = True
+    return config
+
+
+def write_plugin_config(cell: Cell, work_dir: Path, proof_dir: Path) -> Path:
+    """Write what the plugin reads in every process of the server.
+
+    A file, not vLLM's `--additional-config`: the content of that enters the compile hash, so each arm would compile
+    again.
+    """
+    arm = cell.arm
+    content: dict[str, Any] = {
+        "arm": arm.name,
+        "drafter": arm.drafter.value,
+        "verification": arm.verification.value,
+        "min_match": arm.min_match,
+        "max_match": arm.max_match,
+        "max_draft": arm.num_speculative_tokens,
+        "max_copy": arm.max_copy,
+        "proof_dir": str(proof_dir),
+        "policy": policy_of(arm),
+        "drafting": arm.drafting,
+        "assume_greedy_target": cell.temperature == 0,
+    }
+    if needs_coefficients(arm):
+        content["coefficients"] = _as_path(coefficients_of(arm, cell.model) or "")
+    if arm.cost_model is not None:
+        content["cost_model"] = arm.cost_model
+    if arm.record_steps:
+        content["record_steps"] = str(work_dir / STEPS_DIR)
+    path = work_dir / "plugin.json"
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def expected_proof(cell: Cell) -> dict[str, object]:
+    """What every worker's proof file must hold."""
+    proof: dict[str, object] = {"arm": cell.arm.name, "drafter": cell.arm.drafter.value}
+    if cell.arm.drafter is not Drafter.dspark:
+        proof["token_ids_on_device"] = True  # the scan must not read over the bus (hook H4)
+    return proof
+
+
+def _draft_model(cell: Cell) -> str:
+    model = cell.model
+    return _as_path(model.draft_path) if model.draft_path else str(model.draft_checkpoint)
+
+
+def _as_path(name: str) -> str:
+    """An existing file or folder as an absolute path: the server has a working directory of its own."""
+    return os.path.abspath(os.path.expanduser(name)) if os.path.exists(os.path.expanduser(name)) else name
