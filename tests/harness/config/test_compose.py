@@ -35,7 +35,7 @@ def test_name_of_a_group_option_is_its_file_name(group: str) -> None:
 
 
 def test_axis_composes_each_choice_with_the_overrides() -> None:
-    grid = compose_grid(["+exp=demo", "arm.max_match=10", "Several make an axis: arms=["])
+    grid = compose_grid(["+exp=demo", "arm.max_match=10", "arms=[ngram,vanilla]"])
     assert [(arm.name, arm.max_match) for arm in grid.arms] == [("ngram", 10), ("vanilla", 10)]
 
 
