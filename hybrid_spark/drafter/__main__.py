@@ -1,4 +1,4 @@
-"""``python -m hybrid_spark.drafter generate|train|calibrate|export|evaluate``: a small DSpark drafter from scratch."""
+"""``python -m hybrid_spark.drafter generate|train|calibrate|evaluate|export|online``: a small DSpark drafter."""
 
 import argparse
 import json
@@ -42,12 +42,16 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--resume", action="store_true", help="start from the checkpoint in --work")
     calibrate = commands.add_parser("calibrate", help="fit the confidence head on answers the drafter never saw")
     evaluate = commands.add_parser("evaluate", help="acceptance and calibration on prompts from no training template")
-    for command in (calibrate, evaluate):
+    online = commands.add_parser("online", help="acceptance in a running vLLM server, recorded beside `evaluate`'s")
+    online.add_argument("--url", required=True, help="root of a server that drafts with the exported folder")
+    online.add_argument("--max-output-tokens", type=int, default=96)
+    online.add_argument("--num-concurrent", type=int, default=8)
+    for command in (calibrate, evaluate, online):
         command.add_argument("--num-answers", type=int, help="use only the first so many answers of the split")
     export = commands.add_parser("export", help="write the checkpoint folder vLLM loads, with its card")
     export.add_argument("folder", type=Path)
     export.add_argument("--target-name", default="SmolLM2-135M-Instruct", help="for the card")
-    for command in (generate, train, calibrate, evaluate, export):
+    for command in (generate, train, calibrate, evaluate, online, export):
         command.add_argument("--target", type=Path, required=True, help="folder of the target model")
         command.add_argument("--work", type=Path, default=_cache() / "drafter", help="folder of the corpus and weights")
         command.add_argument("--num-threads", type=int, default=1, help="more than one rarely helps: small products")
@@ -131,6 +135,21 @@ def _evaluate(args: argparse.Namespace) -> None:
     print(json.dumps(result, indent=2))
 
 
+def _online(args: argparse.Namespace) -> None:
+    from hybrid_spark.drafter.online import measure_online
+
+    path = args.work / "evaluation.json"
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist; run `evaluate` first: it says which weights these are.")
+    evaluation = json.loads(path.read_text(encoding="utf-8"))
+    prompts = [example.tokens[: example.num_prompt_tokens] for example in _examples(args, "evaluation")]
+    evaluation["online"] = measure_online(
+        args.url, prompts, max_output_tokens=args.max_output_tokens, num_concurrent=args.num_concurrent
+    )
+    path.write_text(json.dumps(evaluation, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(evaluation["online"]))
+
+
 def _export(args: argparse.Namespace) -> None:
     import datetime
     import importlib.metadata
@@ -181,7 +200,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(args.num_threads)
     try:
         globals()[f"_{args.command}"](args)
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0

@@ -73,6 +73,16 @@ or source file). Acceptance of position k: share of drafts whose first k + 1 tok
 
 Acceptance length {evaluation["acceptance_length"]:.2f} (bonus token included). Confidence on {num_slots} reached slots:
 expected calibration error {errors[0]} (10 bins), AUC {areas[0]}; first slots alone {errors[1]} and {areas[1]}.
+{_online(evaluation.get("online"))}"""
+
+
+def _online(online: dict[str, Any] | None) -> str:
+    if online is None:
+        return ""
+    shares = " / ".join(f"{share:.3f}" for share in online["acceptance"])
+    return f"""
+Online, in a vLLM server at temperature 0 on {online["num_prompts"]} of these prompts: {shares} for positions
+0 to 2, acceptance length {online["acceptance_length"]:.2f} ({online["num_drafts"]:,} drafts, the server's counters).
 """
 
 
