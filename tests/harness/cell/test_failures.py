@@ -78,10 +78,10 @@ def test_hanging_server_is_caught_by_the_watchdog(bench: Bench) -> None:
 
 
 def test_segment_time_limit_fails_the_cell(bench: Bench) -> None:
-    limits = ClientConfig(segment_timeout_s=12.0, warmup_output_tokens=1)
-    record = bench.run("--token-interval-s", "5", client=limits)
+    limits = ClientConfig(segment_timeout_s=6.0, warmup_output_tokens=1)
+    record = bench.run("--token-interval-s", "2", client=limits)
     assert failure_of(record)[:2] == ("measure", "ClientError")
-    assert "did not finish within 12 s" in failure_of(record)[2]
+    assert "did not finish within 6 s" in failure_of(record)[2]
 
 
 def test_server_that_counts_other_tokens_than_usage_fails_the_cell(bench: Bench, tmp_path: Path) -> None:
