@@ -124,7 +124,13 @@ def train(
             save_drafter(drafter, output, **report)
     drafter.eval()
     num_outputs = sum(len(example.tokens) - example.num_prompt_tokens for example in examples)
-    facts = report | {"num_steps": step, "num_examples": len(examples), "num_output_tokens": num_outputs}
+    minutes = (time.monotonic() - started) / 60
+    facts = report | {
+        "minutes": minutes,
+        "num_steps": step,
+        "num_examples": len(examples),
+        "num_output_tokens": num_outputs,
+    }
     save_drafter(drafter, output, **facts)
     return facts
 
