@@ -1,11 +1,12 @@
 """The main job on the real engine: a sweep killed in the middle of a cell, finished by a second one, and its report."""
 
+import http.client
 import os
-import signal
 import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import psutil
@@ -36,22 +37,16 @@ def test_sigkill_in_the_middle_of_a_cell_leaves_no_server_and_no_record_is_lost(
     sweep: tuple[Path, list[str]],
 ) -> None:
     folder, command = sweep
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    lines = []
+    log = folder.parent / "killed.log"
+    with log.open("w") as file:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=file)
     try:
-        for line in process.stderr:  # one line every 20 s, and one at each change
-            lines.append(line)
-            if "ngram r0: edits" in line:
-                break
+        servers, ports = _wait_for_tokens(folder, process, log)
+        finished = {path: path.read_bytes() for path in folder.glob("*/r*/record.json")}
     finally:
-        process.send_signal(signal.SIGKILL)
+        process.kill()
+        process.wait()
     killed_s = time.monotonic()
-    servers = _server_processes(folder)
-    ports = _ports(servers)
-    finished = {path: path.read_bytes() for path in folder.glob("*/r*/record.json")}
-    assert servers, "".join(lines)
-    assert ports
     assert len(finished) == 1
     while _alive(servers) or any(_listening(port) for port in ports):
         assert time.monotonic() - killed_s < GONE_WITHIN_S, [p.cmdline() for p in _alive(servers)]
@@ -102,6 +97,29 @@ def test_report_of_the_sweep_is_one_page(sweep: tuple[Path, list[str]]) -> None:
     page = (folder / "report" / "index.html").read_text(encoding="utf-8")
     assert "fidelity: cpu" in page
     assert "22/22" in done.stdout
+
+
+def _wait_for_tokens(
+    folder: Path, process: subprocess.Popen[bytes], log: Path
+) -> tuple[list[psutil.Process], set[int]]:
+    """Wait until the second cell's server generates; returns its processes and the ports they listen on."""
+    while process.poll() is None:
+        if len(list(folder.glob("*/r*/record.json"))) == 1:
+            servers = _server_processes(folder)
+            # only the launcher speaks HTTP; the workers' ports are their own protocol's
+            if any(_generated(port) > 20 for port in _ports([p for p in servers if "--port" in p.cmdline()])):
+                return servers, _ports(servers)
+        time.sleep(0.2)
+    raise AssertionError(f"the sweep ended before it could be killed:\n{log.read_text()}")
+
+
+def _generated(port: int) -> float:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as response:
+            lines = response.read().decode().splitlines()
+    except (OSError, http.client.HTTPException):  # not ready yet, or another process's port
+        return 0.0
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("vllm:generation_tokens_total"))
 
 
 def _records(folder: Path) -> list[Record]:
