@@ -5,8 +5,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -35,16 +36,24 @@ Start = Callable[..., subprocess.Popen[str]]
 
 
 @pytest.fixture(scope="module")
-def sweep_in(model_folder: Path) -> Start:
+def ray_folder() -> Iterator[Path]:
+    """Where Ray keeps its sockets, whose paths must be short, and the logs that it never removes."""
+    with tempfile.TemporaryDirectory(prefix="hs-ray-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def sweep_in(model_folder: Path, ray_folder: Path) -> Start:
     """Starts a sweep with a folder for its results."""
     pytest.importorskip("vllm")
+    environ = os.environ | {"RAY_TMPDIR": str(ray_folder)}
 
     def start(results: Path, *overrides: str, faults: str = "") -> subprocess.Popen[str]:
         argv = [sys.executable, "-m", "harness", "sweep", *SETTINGS, f"results_dir={results}"]
         return subprocess.Popen(
             [*argv, f"model.path={model_folder}", *overrides],
             cwd=ROOT,
-            env=os.environ | {"FAKE_SERVER_ARGS": f"--guarded {faults}"},
+            env=environ | {"FAKE_SERVER_ARGS": f"--guarded {faults}"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -115,7 +124,7 @@ def test_failed_cell_is_recorded_the_sweep_goes_on_and_a_second_one_retries_it(s
 
 
 def test_two_sweeps_on_one_folder_exclude_each_other(sweep: Start, tmp_path: Path) -> None:
-    first = sweep(faults="--token-interval-s 0.5")
+    first = sweep(faults="--token-interval-s 3")
     try:
         _wait(lambda: (tmp_path / "t" / "sweep.json").exists())
         code, output = _finish(sweep())
@@ -134,7 +143,8 @@ def test_nothing_survives_the_harness_and_the_next_sweep_finishes(
     first = next(r for r in _records(finished) if r.arm == "vanilla")
     shutil.copytree(finished / "t" / first.cell_id, tmp_path / "t" / first.cell_id)
     bodies = tmp_path / "bodies.jsonl"
-    process = sweep(faults=f"--token-interval-s 0.4 --children 1 --bodies {bodies}")
+    # slow enough that the cell is still running when the signal comes, however busy the machine
+    process = sweep(faults=f"--token-interval-s 3 --children 1 --bodies {bodies}")
     _wait(bodies.exists)
     done = {path: path.read_bytes() for path in (tmp_path / "t").glob("*/r*/record.json")}
     servers = _servers(tmp_path)
