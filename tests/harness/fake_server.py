@@ -73,7 +73,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--speculative-config", type=json.loads)
     fault = parser.add_argument_group("faults of a request")
     fault.add_argument("--fault", choices=FAULTS, help="500, SIGKILL, exit 1, silence, error event, no token, no usage")
-    fault.add_argument("--healthy", type=int, default=0, help="streamed requests answered well before faults begin")
+    fault.add_argument(
+        "--healthy", type=int, default=0, help="streamed requests answered well and at once before any fault or delay"
+    )
     fault.add_argument("--every", type=int, default=1, help="of those after, only each k-th of all is faulty")
     fault.add_argument("--fault-plain", action="store_true", help="faults also, and at once, where nothing is streamed")
     fault.add_argument("--fault-after-tokens", type=int, help="where in the response; default in its middle")
@@ -93,7 +95,7 @@ def build_parser() -> argparse.ArgumentParser:
     server.add_argument("--prefix-hits", action="store_true", help="counts prompt tokens as cached")
     server.add_argument("--no-drafts", action="store_true", help="speculates without ever drafting")
     pace = parser.add_argument_group("pace and outputs")
-    pace.add_argument("--token-interval-s", type=float, default=0.0, help="before each step of a streamed request")
+    pace.add_argument("--token-interval-s", type=float, default=0.0, help="time of each step of a streamed request")
     pace.add_argument("--num-tokens", type=int, help="output tokens of every request; default its limit")
     pace.add_argument("--accept", type=int, default=2, help="accepted draft tokens of each draft")
     pace.add_argument("--bodies", type=Path, help="file that receives the body of every streamed request")
@@ -113,18 +115,20 @@ class State:
         self.num_drafts = 0
         self.num_succeeded = 0
 
-    def fault_of(self, body: dict[str, Any]) -> str | None:
-        """Count a request and return what is to go wrong with it."""
+    def treatment(self, body: dict[str, Any]) -> tuple[str | None, float]:
+        """Count a request and return what is to go wrong with it, and how long each of its steps takes."""
         options = self.options
         if not body.get("stream"):
-            return options.fault if options.fault_plain else None
+            return options.fault if options.fault_plain else None, 0.0
         with self.lock:
             self.num_streamed += 1
             if options.bodies:
                 with options.bodies.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(body) + "\n")
-            faulty = self.num_streamed > options.healthy and self.num_streamed % options.every == 0
-        return options.fault if faulty else None
+            number = self.num_streamed
+        if number <= options.healthy:
+            return None, 0.0
+        return options.fault if number % options.every == 0 else None, options.token_interval_s
 
     def metrics(self) -> str:
         options = self.options
@@ -194,19 +198,19 @@ class Handler(BaseHTTPRequestHandler):
             self._send_json({"error": {"message": f"no {self.path}"}}, 404)
             return
         state = self.state
-        fault = state.fault_of(body)
+        fault, interval_s = state.treatment(body)
         if fault == "refuse":
             self._send_json({"error": {"message": "injected failure", "code": 500}}, 500)
             return
         with state.lock:
             state.num_running += 1
         try:
-            self._complete(body, fault)
+            self._complete(body, fault, interval_s)
         finally:
             with state.lock:
                 state.num_running -= 1
 
-    def _complete(self, body: dict[str, Any], fault: str | None) -> None:
+    def _complete(self, body: dict[str, Any], fault: str | None, interval_s: float) -> None:
         state, options = self.state, self.state.options
         limit = body.get("max_completion_tokens") or body.get("max_tokens") or 16
         num_tokens = min(limit, options.num_tokens or limit)
@@ -229,7 +233,7 @@ class Handler(BaseHTTPRequestHandler):
             # A step without a draft emits one token; a step with one, the accepted tokens and the bonus token.
             drafting = options.speculative_config and not options.no_drafts and sent
             step = min(1 + options.accept, num_tokens - sent) if drafting else 1
-            time.sleep(options.token_interval_s if stream else 0)
+            time.sleep(interval_s)
             if fault and sent >= faulty_at:
                 if fault == "die":
                     os.kill(os.getpid(), signal.SIGKILL)

