@@ -165,7 +165,7 @@ class _Hub(BaseHTTPRequestHandler):
 def hub(hub_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[_Hub]]:
     """A hub on this machine, in place of the real one."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Hub)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     _point_hub_at(monkeypatch, f"http://127.0.0.1:{server.server_port}")
     yield _Hub

@@ -48,7 +48,7 @@ class FakeServer(BaseHTTPRequestHandler):
 def url() -> Iterator[str]:
     FakeServer.num_completions, FakeServer.speculates = 0, True
     server = ThreadingHTTPServer(("127.0.0.1", 0), FakeServer)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}/"
     server.shutdown()
