@@ -17,6 +17,8 @@ from bench.gpu.checks import Check, guarded
 from bench.gpu.inputs import KINDS, make_context
 from bench.gpu.quadratic_scan import QuadraticScan
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(gpu_check.__file__)
 SIZES = {
     **gpu_check.TINY_SIZES,

@@ -8,12 +8,25 @@ import pytest
 from harness.__main__ import main
 
 
-def test_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_refuses_a_results_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
-    assert main(["sweep", "+exp=demo", f"results_dir={tmp_path / 'file'}"]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: results_dir: ")
-    assert "Not a directory" in error
+    assert main(["plan", "+exp=demo", f"results_dir={tmp_path / 'file'}"]) == 2
+    assert f"error: results_dir: {tmp_path / 'file' / 'demo'} cannot be written" in capsys.readouterr().err
+
+
+def test_file_is_no_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["report", str(tmp_path / "file")]) == 2
+    assert f"error: {tmp_path / 'file'}: is no folder." in capsys.readouterr().err
+    assert main(["status", str(tmp_path / "file")]) == 2
+    assert "holds no sweep" in capsys.readouterr().err
+
+
+def test_report_of_a_parent_folder_names_the_sweeps_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "sweep.json").write_text("{}")
+    assert main(["report", str(tmp_path)]) == 2
+    assert f"Sweeps here: {tmp_path / 'one'}" in capsys.readouterr().err
 
 
 def test_report_that_cannot_be_written_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,6 +22,12 @@ def _ids(*overrides: str, requests: list[Request] = REQUESTS) -> list[str]:
     return [cell.cell_id for cell in _plan(*overrides, requests=requests).cells]
 
 
+def _id(*overrides: str) -> str:
+    """Id of the only cell of a grid without axes, which composes in a third of the time."""
+    (cell,) = cells.plan("arm=ngram", *overrides, requests=REQUESTS).cells
+    return cell.cell_id
+
+
 def test_ids_are_stable_and_distinct() -> None:
     ids = _ids()
     assert ids == _ids()
@@ -43,7 +49,7 @@ def test_ids_are_stable_and_distinct() -> None:
     ],
 )
 def test_id_changes_with_every_output_affecting_field(override: str) -> None:
-    assert set(_ids()).isdisjoint(_ids(override))
+    assert _id() != _id(override)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +67,7 @@ def test_id_changes_with_every_output_affecting_field(override: str) -> None:
     ],
 )
 def test_id_ignores_what_cannot_change_an_output(override: str) -> None:
-    assert _ids() == _ids(override)
+    assert _id() == _id(override)
 
 
 def test_every_field_of_the_configuration_is_marked_or_hashed() -> None:

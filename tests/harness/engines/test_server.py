@@ -41,7 +41,7 @@ def start(work_dir: Path, *arguments: str, timeout_s: float = 20.0, **kwargs: ob
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look often, and do not wait long for what is not coming."""
     monkeypatch.setattr(server, "_POLL_INTERVAL_S", 0.05)
-    monkeypatch.setattr(server, "STOP_GRACE_S", 0.5)
+    monkeypatch.setattr(server, "STOP_GRACE_S", 0.3)
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def _announced(running: Server, number: int) -> list[int]:
         pids = [int(line.split()[1]) for line in running.log().splitlines() if line.startswith("child ")]
         if len(pids) == number:
             return pids
-        assert time.monotonic() < deadline, pids
+        assert time.monotonic() < deadline, running.log()
         time.sleep(0.02)
 
 
@@ -364,7 +364,7 @@ def test_every_gpu_of_the_cell_must_be_released(tmp_path: Path, monkeypatch: pyt
         running.stop()
     running = start(tmp_path, make=command(uses_gpus=True))
     used["GPU-0"] = 40_000
-    release = threading.Timer(0.5, lambda: used.update({"GPU-0": 10}))
+    release = threading.Timer(0.3, lambda: used.update({"GPU-0": 10}))
     release.start()
     monkeypatch.setattr(server, "MEMORY_TIMEOUT_S", 10)
     running.stop()

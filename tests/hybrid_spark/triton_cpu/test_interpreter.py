@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("triton")
+pytestmark = pytest.mark.slow
 
 _SCRIPT = """
 import json, sys, torch, triton, triton.language as tl

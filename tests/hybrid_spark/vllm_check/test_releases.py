@@ -139,6 +139,7 @@ def parsed():
 
 
 @needs_vllm
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BREAKAGES)
 def test_breakage_is_found(name, capsys, parsed, monkeypatch):
     file, old, new, status, expected = BREAKAGES[name]

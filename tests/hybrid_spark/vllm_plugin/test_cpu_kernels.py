@@ -12,6 +12,8 @@ if torch.cuda.is_available():
 
 from hybrid_spark.vllm_plugin import cpu, cpu_kernels
 
+pytestmark = pytest.mark.slow  # interpreted kernels over a whole vocabulary
+
 NUM_STATES, NUM_STEPS = 6, 3
 VOCAB_SIZE = 20_000  # 20 blocks of 1,024 and 3 of 8,192, the last ones partly filled
 
