@@ -1,5 +1,6 @@
 """Settings every test runs under."""
 
+import gc
 import os
 
 import torch
@@ -7,3 +8,9 @@ import torch
 # Triton decides when it is imported whether kernels are compiled or interpreted: without a GPU, interpret.
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+
+def pytest_collection_finish() -> None:
+    """Keep the millions of objects that imports made out of every later garbage collection: a tenth of the time."""
+    gc.collect()
+    gc.freeze()
