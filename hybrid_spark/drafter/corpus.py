@@ -12,6 +12,8 @@ from hybrid_spark.drafter.generate import load_states, read_answers
 
 __all__ = ["Batch", "Example", "draw_anchors", "load_batch", "read_examples"]
 
+_FIRST_PROMPT_ANCHOR = 8
+
 
 @dataclass(kw_only=True, slots=True)
 class Example:
@@ -76,13 +78,20 @@ def load_batch(corpus: Path, examples: Sequence[Example]) -> Batch:
     )
 
 
-def draw_anchors(batch: Batch, num_anchors: int, chooser: random.Random) -> Tensor:
-    """Positions int64[B, num_anchors] of output tokens that are followed by another one, drawn uniformly."""
+def draw_anchors(batch: Batch, num_anchors: int, chooser: random.Random, *, num_prompt_anchors: int = 0) -> Tensor:
+    """Positions int64[B, num_anchors + num_prompt_anchors], drawn uniformly and sorted within each part.
+
+    The first part are output tokens that are followed by another one, the second part prompt tokens likewise (short
+    prompts give a token more than once). The first prompt tokens see next to no context and are left out.
+    """
     rows = []
     for first, length in zip(batch.num_prompt_tokens.tolist(), batch.num_tokens.tolist(), strict=True):
-        candidates = range(first, length - 1)
-        if len(candidates) >= num_anchors:
-            rows.append(sorted(chooser.sample(candidates, num_anchors)))
-        else:
-            rows.append(sorted(chooser.choices(candidates, k=num_anchors)))
+        prompt = range(min(_FIRST_PROMPT_ANCHOR, first - 2), first - 1)
+        rows.append(_draw(range(first, length - 1), num_anchors, chooser) + _draw(prompt, num_prompt_anchors, chooser))
     return torch.tensor(rows)
+
+
+def _draw(candidates: range, count: int, chooser: random.Random) -> list[int]:
+    if len(candidates) >= count:
+        return sorted(chooser.sample(candidates, count))
+    return sorted(chooser.choices(candidates, k=count))

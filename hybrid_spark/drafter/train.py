@@ -36,7 +36,10 @@ class TrainConfig:
     """When set, the learning rate follows the clock instead and training ends then, whatever the step."""
     num_seqs: int = 10
     num_anchors: int = 40
-    """Anchors a sequence a step."""
+    """Anchors a sequence a step, among its output tokens."""
+    num_prompt_anchors: int = 16
+    """And among its prompt tokens. There only the first slot learns, from the target's own distribution: text that
+    the target did not write still shows what the target would say next, at no cost of decoding."""
     learning_rate: float = 2e-3
     num_warmup_steps: int = 100
     weight_decay: float = 0.01
@@ -50,6 +53,8 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if self.num_steps < 1 or self.num_seqs < 1 or self.num_anchors < 1:
             raise ValueError("num_steps, num_seqs and num_anchors must be at least 1.")
+        if self.num_prompt_anchors < 0:
+            raise ValueError(f"num_prompt_anchors must not be negative, got {self.num_prompt_anchors}.")
         if self.max_minutes is not None and self.max_minutes <= 0:
             raise ValueError(f"max_minutes must be positive, got {self.max_minutes}.")
 
@@ -176,17 +181,20 @@ def _loss(
     config: TrainConfig,
     chooser: random.Random,
 ) -> tuple[Tensor, float]:
-    """The step's loss, and the share of anchors whose first drafted token is the target's."""
+    """The step's loss, and the share of output anchors whose first drafted token is the target's."""
     block = drafter.config.block_size
-    anchors = draw_anchors(batch, config.num_anchors, chooser)
+    anchors = draw_anchors(batch, config.num_anchors, chooser, num_prompt_anchors=config.num_prompt_anchors)
     slots = torch.tensor(sorted({*range(min(3, block)), chooser.randrange(min(3, block - 1), block)}))
     rows = torch.arange(anchors.shape[0])[:, None, None]
     sources = anchors[..., None] + slots
-    valid = sources + 1 < batch.num_tokens[:, None, None]
+    in_prompt = (anchors < batch.num_prompt_tokens[:, None] - 1)[..., None].expand_as(sources)
+    valid = (sources + 1 < batch.num_tokens[:, None, None]) & (~in_prompt | (slots == 0))
     sources = sources.minimum(batch.num_tokens[:, None, None] - 2)
     previous, targets = batch.tokens[rows, sources][valid], batch.tokens[rows, sources + 1][valid]
     size = drafter.config.hidden_size
     final = rms_norm(batch.states[..., -size:][rows, sources][valid], final_norm, drafter.config.rms_norm_eps)
+    foreign = in_prompt[valid]
+    targets[foreign] = functional.linear(final[foreign], drafter.embedding.to(final.dtype)).argmax(-1)
     columns, correction, labels = _columns(targets, frequent, config.num_random, drafter.config.vocab_size)
     weight = (config.slot_decay**slots).expand_as(valid)[valid]
     weight = weight / weight.sum()
@@ -200,5 +208,5 @@ def _loss(
     soft = -(teacher.softmax(-1) * log_probs).sum(-1)
     pull = 1 - functional.cosine_similarity(hidden.float(), final.float(), dim=-1)
     loss = ((0.5 * hard + 0.5 * soft + 0.5 * pull) * weight).sum()
-    first = (torch.arange(len(slots)) == 0).expand_as(valid)[valid]
+    first = (torch.arange(len(slots)) == 0).expand_as(valid)[valid] & ~foreign
     return loss, (scores.argmax(-1) == labels)[first].float().mean().item()

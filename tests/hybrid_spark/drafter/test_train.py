@@ -46,6 +46,39 @@ def test_anchors_are_output_tokens_with_a_successor(corpus: Path) -> None:
     assert bool((anchors + 1 < batch.num_tokens[:, None]).all())
 
 
+def test_prompt_anchors_are_prompt_tokens_with_a_successor_in_the_prompt(corpus: Path) -> None:
+    batch = load_batch(corpus, read_examples(corpus, "train")[:6])
+    anchors = draw_anchors(batch, 3, random.Random(0), num_prompt_anchors=30)
+    assert anchors.shape == (6, 33)
+    assert bool((anchors[:, :3] >= batch.num_prompt_tokens[:, None]).all())
+    assert bool((anchors[:, 3:] + 1 < batch.num_prompt_tokens[:, None]).all())
+    assert bool((anchors[:, 3:] >= 0).all())
+
+
+def test_prompt_tokens_teach_what_the_target_would_say_there(corpus: Path, target: LlamaTarget, tmp_path: Path) -> None:
+    """Trained on prompt anchors alone (one output anchor is the least), the drafter learns the target's own choices."""
+    drafter, path = make_drafter(target), tmp_path / "drafter.pt"
+    config = TrainConfig(
+        num_steps=150, report_every=50, num_seqs=4, num_anchors=1, num_prompt_anchors=24, num_frequent=64, num_random=16
+    )
+
+    def agreement() -> float:
+        batch = load_batch(corpus, read_examples(corpus, "train")[:20])
+        at = draw_anchors(batch, 0, random.Random(1), num_prompt_anchors=24)
+        size = drafter.config.hidden_size
+        rows = torch.arange(len(at))[:, None]
+        wanted = target.logits(batch.states[rows, at, -size:].to(target.dtype)).argmax(-1)
+        with torch.inference_mode():
+            context = drafter.context(batch.states.float())
+            hidden = drafter.blocks(context, batch.tokens.gather(1, at), at, torch.tensor([0]))[:, :, 0]
+            drafted = drafter.logits(hidden, batch.tokens.gather(1, at)).argmax(-1)
+        return (drafted == wanted).float().mean().item()
+
+    before = agreement()
+    train(drafter, target.final_norm, corpus, path, config)
+    assert agreement() > before + 0.1
+
+
 def test_an_anchor_sees_no_state_at_or_after_its_own_position(corpus: Path, target: LlamaTarget) -> None:
     drafter = make_drafter(target).eval()
     batch = load_batch(corpus, read_examples(corpus, "train")[:1])
