@@ -6,13 +6,15 @@ gets a t-interval on its logarithm.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
+
+from analysis.resampling import CONFIDENCE, NUM_RESAMPLES, percentile_interval
 
 __all__ = [
     "CONFIDENCE",
@@ -24,9 +26,6 @@ __all__ = [
     "pooled_throughput",
     "speedup",
 ]
-
-CONFIDENCE = 0.95
-NUM_RESAMPLES = 9999
 
 _ONE_REPEAT = "one repeat: no interval"
 _NO_REPEAT = "no repeat with a value"
@@ -91,7 +90,7 @@ def mean(values: Sequence[float], *, seed: int = 0) -> Estimate:
     centre = float(np.mean(values))
     if n == 1:
         return Estimate(value=centre, n=1, reason=_ONE_REPEAT)
-    low, high = _bootstrap((values,), lambda x, axis=-1: x.mean(axis=axis), seed=seed, paired=False)
+    low, high = percentile_interval((values,), lambda mean: mean, seed=seed, paired=False)
     return Estimate(value=centre, low=low, high=high, n=n)
 
 
@@ -112,14 +111,12 @@ def acceptance_length(num_output: Sequence[int], num_accepted: Sequence[int], *,
         reason = "more tokens accepted than emitted: the counters span different requests"
         return Estimate(value=None, n=n, reason=reason)
 
-    def pooled(out: NDArray[Any], accepted: NDArray[Any], axis: int = -1) -> NDArray[Any]:
-        total = out.sum(axis=axis)
-        return total / (total - accepted.sum(axis=axis))
-
-    value = float(pooled(np.asarray(num_output, float), np.asarray(num_accepted, float)))
+    value = sum(num_output) / (sum(num_output) - sum(num_accepted))
     if n == 1:
         return Estimate(value=value, n=1, reason=_ONE_REPEAT)
-    low, high = _bootstrap((num_output, num_accepted), pooled, seed=seed, paired=True)
+    low, high = percentile_interval(
+        (num_output, num_accepted), lambda out, accepted: out / (out - accepted), seed=seed, paired=True
+    )
     return Estimate(value=value, low=low, high=high, n=n)
 
 
@@ -147,43 +144,16 @@ def speedup(arm: Mapping[int, float], baseline: Mapping[int, float], *, seed: in
     if n < 2:
         return Ratio(value=value, n=n, paired=paired, reason=_ONE_REPEAT)
 
-    def ratio(x: NDArray[Any], y: NDArray[Any], axis: int = -1) -> NDArray[Any]:
-        return x.mean(axis=axis) / y.mean(axis=axis)
-
-    low, high = _bootstrap((ours, theirs), ratio, seed=seed, paired=paired)
+    low, high = percentile_interval((ours, theirs), np.divide, seed=seed, paired=paired)
     t_low, t_high = _log_ratio_interval(np.log(ours), np.log(theirs), paired=paired)
     return Ratio(value=value, low=low, high=high, n=n, t_low=t_low, t_high=t_high, paired=paired)
 
 
-def _bootstrap(
-    samples: tuple[Sequence[float] | NDArray[Any], ...],
-    statistic: Callable[..., NDArray[Any]],
-    *,
-    seed: int,
-    paired: bool,
-) -> tuple[float, float]:
-    """Percentile-bootstrap interval.
-
-    Every call starts from the seed, so that a cell's interval does not depend on which other cells a report holds.
-    """
-    result = stats.bootstrap(
-        tuple(np.asarray(sample, float) for sample in samples),
-        statistic,
-        n_resamples=NUM_RESAMPLES,
-        paired=paired,
-        vectorized=True,
-        confidence_level=CONFIDENCE,
-        method="percentile",
-        random_state=np.random.default_rng(seed),
-    )
-    return float(result.confidence_interval.low), float(result.confidence_interval.high)
-
-
-def _log_ratio_interval(ours: NDArray[Any], theirs: NDArray[Any], *, paired: bool) -> tuple[float, float]:
+def _log_ratio_interval(ours: NDArray[np.float64], theirs: NDArray[np.float64], *, paired: bool) -> tuple[float, float]:
     """t-interval on the log ratio: of the pairs' differences, or Welch's when the arms are independent."""
     if paired:
         differences = ours - theirs
-        centre, error = float(differences.mean()), float(stats.sem(differences))
+        centre, error = float(differences.mean()), float(differences.std(ddof=1)) / math.sqrt(len(differences))
         freedom = float(len(differences) - 1)
     else:
         centre = float(ours.mean() - theirs.mean())
@@ -191,5 +161,10 @@ def _log_ratio_interval(ours: NDArray[Any], theirs: NDArray[Any], *, paired: boo
         error = math.sqrt(a + b)
         denominator = a**2 / (len(ours) - 1) + b**2 / (len(theirs) - 1)
         freedom = (a + b) ** 2 / denominator if denominator else 1.0
-    margin = error * float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom))
+    margin = error * _t_quantile(freedom)
     return math.exp(centre - margin), math.exp(centre + margin)
+
+
+@lru_cache(maxsize=4096)
+def _t_quantile(freedom: float) -> float:
+    return float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom))

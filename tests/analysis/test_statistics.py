@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
+from analysis.resampling import NUM_RESAMPLES, percentile_interval, percentile_intervals
 from analysis.statistics import acceptance_length, mean, pooled_throughput, speedup
 
 
@@ -112,3 +114,27 @@ def test_scaling_every_repeat_scales_the_speedup(values: list[float], factor: fl
     assert ratio.value == pytest.approx(factor)
     assert ratio.low == pytest.approx(factor)
     assert ratio.high == pytest.approx(factor)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 8, 70])
+@pytest.mark.parametrize("paired", [True, False], ids=["paired", "unpaired"])
+def test_batched_bootstrap_is_scipys(n: int, paired: bool) -> None:
+    rng = np.random.default_rng(n)
+    ours, theirs = rng.normal(100, 3, n), rng.normal(90, 3, n if paired else n + 1)
+    expected = stats.bootstrap(
+        (ours, theirs),
+        lambda x, y, axis=-1: x.mean(axis=axis) / y.mean(axis=axis),
+        n_resamples=NUM_RESAMPLES,
+        paired=paired,
+        method="percentile",
+        random_state=np.random.default_rng(7),
+    ).confidence_interval
+    found = percentile_interval((ours, theirs), np.divide, seed=7, paired=paired)
+    assert found == pytest.approx((expected.low, expected.high), rel=1e-12)
+
+
+def test_a_batch_gives_each_row_its_own_interval() -> None:
+    values = np.random.default_rng(0).normal(100, 3, (50, 5))
+    low, high = percentile_intervals([values], lambda mean: mean, seed=3, paired=False)
+    alone = [percentile_interval([row], lambda mean: mean, seed=3, paired=False) for row in values]
+    np.testing.assert_allclose(np.stack([low, high], axis=1), alone, rtol=1e-12)
