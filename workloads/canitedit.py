@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from workloads.errors import WorkloadError
 from workloads.hub import HubDataset
 from workloads.prompts import Messages, user_turn
 from workloads.reader import Row, check_unique, parse_rows
@@ -30,21 +31,31 @@ class CanItEditOptions:
     """Bounds of the edit distance of the two programs, both included."""
     max_output_tokens: int | None = None
     """One limit for all; None gives each prompt its own, `output_limit` of the reference."""
+    output_tokens_per_character: float = 0.5
+    """Of `output_limit`."""
+    min_output_tokens: int = 64
+    """Of `output_limit`."""
     system_prompt: str = SYSTEM_PROMPT
 
     def __post_init__(self) -> None:
         require_choice("instruction_kind", self.instruction_kind, ("descriptive", "lazy"))
         require_at_least("min_input_characters", self.min_input_characters, 0)
         require_at_least("max_output_tokens", self.max_output_tokens, 1)
+        require_at_least("min_output_tokens", self.min_output_tokens, 1)
+        if self.output_tokens_per_character <= 0:
+            raise WorkloadError(
+                "workload.options.output_tokens_per_character must be above 0, got "
+                f"{self.output_tokens_per_character!r}. Code takes about 0.3."
+            )
 
 
-def output_limit(reference: str) -> int:
-    """Return a request's output limit in tokens, half the reference's characters and at least 64.
+def output_limit(reference: str, *, tokens_per_character: float = 0.5, minimum: int = 64) -> int:
+    """Return a request's output limit in tokens, by default half the reference's characters and at least 64.
 
     Code takes three to four characters a token, so this leaves about half of the reference's length again as
     room. The paper sets the limit per prompt without saying how (Table 4).
     """
-    return max(64, math.ceil(len(reference) / 2))
+    return max(minimum, math.ceil(len(reference) * tokens_per_character))
 
 
 def build_messages(before: str, instruction: str, system_prompt: str = SYSTEM_PROMPT) -> Messages:
@@ -71,7 +82,12 @@ def _load(context: LoadContext) -> LoadedWorkload:
             id=row.identifier("id"),
             part="canitedit",
             messages=build_messages(before, instruction, options.system_prompt),
-            max_output_tokens=options.max_output_tokens or output_limit(after),
+            max_output_tokens=options.max_output_tokens
+            or output_limit(
+                after,
+                tokens_per_character=options.output_tokens_per_character,
+                minimum=options.min_output_tokens,
+            ),
             input_program=before,
             reference=after,
         )
@@ -81,14 +97,10 @@ def _load(context: LoadContext) -> LoadedWorkload:
     check_unique((request.id for request in parsed), source)
     long = [r for r in parsed if len(r.input_program or "") > options.min_input_characters]
     kept = [r for r in long if r.distance is not None and options.min_distance <= r.distance <= options.max_distance]
-    return LoadedWorkload(
-        name=context.loader.name,
-        requests=kept,
-        parts=["canitedit"],
+    return context.result(
+        kept,
+        source,
         dropped={TOO_SHORT: len(parsed) - len(long), OTHER_DISTANCE: len(long) - len(kept)},
-        source=source,
-        licence=context.loader.licence,
-        citation=context.loader.citation,
         bucket_basis="reference",
     )
 
@@ -99,7 +111,7 @@ LOADER = Loader(
     load=_load,
     check_row=_check_row,
     options_type=CanItEditOptions,
-    hub=HubDataset(id="nuprl/CanItEdit", split="test"),
+    hub=HubDataset(id="nuprl/CanItEdit", split="test", revision="3c07f38b1f9385f3214fcea94d4664c79df0d36a"),
     licence="MIT on the dataset card; BSD-3-Clause with 'may not be used as training data' in the repository",
     citation="Cassano et al., Can It Edit? Evaluating the Ability of Large Language Models to Follow Code "
     "Editing Instructions, 2023, arXiv:2312.12450",

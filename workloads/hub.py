@@ -25,12 +25,15 @@ class HubDataset:
 
     id: str
     split: str
+    config: str | None = None
+    """Configuration (subset) of the dataset; None is its only one."""
     revision: str | None = None
     """Commit, tag or branch; None is the newest."""
 
     def name(self, commit: str | None = None) -> str:
         """Return `hub:<id>@<revision>` as sources and errors spell it."""
-        return f"hub:{self.id}@{commit or self.revision or 'main'}"
+        subset = f"/{self.config}" if self.config else ""
+        return f"hub:{self.id}{subset}@{commit or self.revision or 'main'}"
 
 
 def locate(dataset: HubDataset) -> str:
@@ -68,7 +71,9 @@ def read_hub_rows(dataset: HubDataset) -> tuple[str, Iterator[Row]]:
     from datasets import load_dataset
 
     try:
-        table = load_dataset(dataset.id, split=dataset.split, revision=None if commit == "main" else commit)
+        subset = {"name": dataset.config} if dataset.config else {}
+        revision = None if commit == "main" else commit
+        table = load_dataset(dataset.id, split=dataset.split, revision=revision, **subset)
     except Exception as error:
         raise _missing(dataset, f"loading it failed ({type(error).__name__}: {error})") from error
     return source, _rows(table, source)

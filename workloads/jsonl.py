@@ -70,13 +70,9 @@ def _load(context: LoadContext) -> LoadedWorkload:
     source, rows = context.open_rows()
     requests = parse_rows(rows, lambda row: _parse(row, options.max_output_tokens, name))
     check_unique((request.id for request in requests), source)
-    return LoadedWorkload(
-        name=name,
-        requests=requests,
-        parts=list(dict.fromkeys(request.part for request in requests)),
-        source=source,
-        licence=context.loader.licence,
-        citation=context.loader.citation,
+    return context.result(
+        requests,
+        source,
         bucket_basis="reference" if any(r.distance is not None for r in requests) else None,
     )
 

@@ -3,13 +3,26 @@
 from collections.abc import Mapping
 from typing import Any
 
-from workloads import canitedit, jsonl, nextcoder, sample
+from workloads import blazedit, canitedit, editbench, instructcoder, jsonl, nextcoder, questions, sample, speedbench
 from workloads.errors import WorkloadError
 from workloads.registry import LoadContext, Loader, parse_options
 from workloads.request import LoadedWorkload
 
 LOADERS: dict[str, Loader] = {
-    loader.name: loader for loader in (sample.LOADER, nextcoder.LOADER, canitedit.LOADER, jsonl.LOADER)
+    loader.name: loader
+    for loader in (
+        sample.LOADER,
+        nextcoder.LOADER,
+        editbench.LOADER,
+        blazedit.LOADER_5K,
+        blazedit.LOADER_10K,
+        canitedit.LOADER,
+        instructcoder.LOADER,
+        questions.MTBENCH,
+        questions.SPECBENCH,
+        *speedbench.LOADERS.values(),
+        jsonl.LOADER,
+    )
 }
 """Every workload by name."""
 

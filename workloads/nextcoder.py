@@ -138,14 +138,10 @@ def _load(context: LoadContext) -> LoadedWorkload:
     parse_rows(rows, consider)
     dropped[OTHER_STYLE] = sample.num_repeated
     dropped[NOT_SAMPLED] = sample.num_programs - len(sample.kept)
-    return LoadedWorkload(
-        name=context.loader.name,
-        requests=[request(c) for c in sorted(sample.kept.values(), key=lambda c: c.number)],
-        parts=["nextcoder"],
+    return context.result(
+        [request(c) for c in sorted(sample.kept.values(), key=lambda c: c.number)],
+        source,
         dropped={reason: dropped[reason] for reason in (NO_PROGRAM, TOO_SHORT, NO_RESULT, OTHER_STYLE, NOT_SAMPLED)},
-        source=source,
-        licence=context.loader.licence,
-        citation=context.loader.citation,
         bucket_basis=None if options.bucket_by == "none" else "the data set's completion, as a stand-in",
     )
 

@@ -30,8 +30,7 @@ class Row:
     def text(self, column: str, *, allow_empty: bool = False) -> str:
         """Return a required text column."""
         if column not in self.values:
-            known = ", ".join(sorted(self.values)) or "none"
-            raise self.error(column, "a text", f"no such column (columns here: {known})")
+            raise self.error(column, "a text", self._no_column())
         value = self.values[column]
         if not isinstance(value, str):
             raise self.error(column, "a text", _describe(value))
@@ -47,6 +46,25 @@ class Row:
     def optional_text(self, column: str) -> str | None:
         """Return a text column that may be absent, null or empty."""
         return None if self.values.get(column) is None else self.text(column, allow_empty=True)
+
+    def texts(self, column: str) -> list[str]:
+        """Return a required column that holds a list of at least one text, none of them empty."""
+        values = self.values.get(column)
+        if column not in self.values or not isinstance(values, list) or not values:
+            found = _describe(values) if column in self.values else self._no_column()
+            raise self.error(column, "a list of at least one text", found)
+        items = {f"{column}[{index}]": value for index, value in enumerate(values)}
+        row = Row(file=self.file, number=self.number, values=items)
+        return [row.text(place) for place in items]
+
+    def fraction(self, column: str) -> float:
+        """Return a required column that holds a number in [0, 1]."""
+        if column not in self.values:
+            raise self.error(column, "a number in [0, 1]", self._no_column())
+        value = self.values[column]
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1.0:
+            raise self.error(column, "a number in [0, 1]", _describe(value))
+        return float(value)
 
     def optional_count(self, column: str) -> int | None:
         """Return an integer column of at least 1 that may be absent or null."""
@@ -66,6 +84,9 @@ class Row:
             return str(value)
         return self.text(column)
 
+    def _no_column(self) -> str:
+        return f"no such column (columns here: {', '.join(sorted(self.values)) or 'none'})"
+
     def error(self, column: str, expected: str, found: str) -> WorkloadError:
         """Build the error for one column of this row."""
         return WorkloadError(
@@ -81,7 +102,7 @@ def _describe(value: object) -> str:
     return f"{type(value).__name__} {shown if len(shown) <= 40 else shown[:37] + '...'}"
 
 
-def check_file(path: str | Path) -> Path:
+def check_file(path: str | Path, *, key: str = "workload.path") -> Path:
     """Check that a local data file exists and has a suffix this reader knows.
 
     Raises:
@@ -90,10 +111,10 @@ def check_file(path: str | Path) -> Path:
     """
     file = Path(path).expanduser()
     if not file.exists():
-        raise MissingDataError(f"workload.path must name an existing file, got '{path}'. Correct the path.")
+        raise MissingDataError(f"{key} must name an existing file, got '{path}'. Correct the path.")
     if not file.is_file() or not file.name.endswith(SUFFIXES):
         known = ", ".join(SUFFIXES)
-        raise WorkloadError(f"workload.path must name a file ending in {known}, got '{path}'. Convert it first.")
+        raise WorkloadError(f"{key} must name a file ending in {known}, got '{path}'. Convert it first.")
     return file
 
 

@@ -11,7 +11,7 @@ from workloads import hub
 from workloads.errors import MissingDataError, WorkloadError
 from workloads.hub import HubDataset
 from workloads.reader import Row, check_file, file_sha256, read_rows
-from workloads.request import LoadedWorkload
+from workloads.request import LoadedWorkload, Request
 
 O = TypeVar("O")  # noqa: E741 - the options type of one loader
 
@@ -38,6 +38,27 @@ class LoadContext:
             return f"{file} sha256:{file_sha256(file)}", read_rows(file)
         return hub.read_hub_rows(self.loader.hub_dataset(self.revision))
 
+    def result(
+        self,
+        requests: list[Request],
+        source: str,
+        *,
+        parts: list[str] | None = None,
+        dropped: Mapping[str, int] | None = None,
+        bucket_basis: str | None = None,
+    ) -> LoadedWorkload:
+        """Return what the loader made of its rows; `parts` defaults to those of the requests, in order."""
+        return LoadedWorkload(
+            name=self.loader.name,
+            requests=requests,
+            parts=list(dict.fromkeys(r.part for r in requests)) if parts is None else parts,
+            dropped=dict(dropped or {}),
+            source=source,
+            licence=self.loader.licence,
+            citation=self.loader.citation,
+            bucket_basis=bucket_basis,
+        )
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Loader:
@@ -52,6 +73,8 @@ class Loader:
     hub: HubDataset | None = None
     ships: bool = False
     """The data is part of this package."""
+    where: str | None = None
+    """Where a local file can be had, for a data set that is not on the hub."""
     licence: str
     citation: str
 
@@ -59,7 +82,8 @@ class Loader:
         """Return the hub dataset at a revision (the declared one if None)."""
         if self.hub is None:
             raise MissingDataError(
-                f"the workload '{self.name}' reads a local file. Set workload.path=<file.jsonl|file.parquet>."
+                f"the workload '{self.name}' reads a local file. Set workload.path=<file.jsonl|file.parquet>"
+                + (f"; get it from {self.where}." if self.where else ".")
             )
         return self.hub if revision is None else dataclasses.replace(self.hub, revision=revision)
 

@@ -1,5 +1,7 @@
 """The unit every loader produces: one chat request, and a loaded set of them."""
 
+import hashlib
+import json
 from dataclasses import dataclass, field
 
 from workloads.buckets import bucket
@@ -17,11 +19,13 @@ class Request:
     messages: list[dict[str, str]]
     """Chat messages, each with `role` and `content`; the last one is the user's."""
     max_output_tokens: int
+    category: str | None = None
+    """The dataset's own category of the request; None where it has none."""
     input_program: str | None = None
     reference: str | None = None
     """The expected result program, or what stands for it."""
     distance: float | None = None
-    """Edit distance of `input_program` and `reference`, a fraction in [0, 1]; None where either is unknown."""
+    """Edit distance of `input_program` and what `bucket_basis` says, a fraction in [0, 1]; None where unknown."""
     bucket: str | None = None
     """Label of the 5% bucket of `distance`."""
 
@@ -43,24 +47,31 @@ def make_request(
     part: str,
     messages: list[dict[str, str]],
     max_output_tokens: int,
+    category: str | None = None,
     input_program: str | None = None,
     reference: str | None = None,
+    distance: float | None = None,
 ) -> Request:
-    """Build a request, with distance and bucket where both programs are known."""
-    distance = label = None
-    if input_program is not None and reference is not None:
+    """Build a request, with distance and bucket where both programs are known or the data set gives the distance."""
+    if distance is None and input_program is not None and reference is not None:
         distance = edit_distance(input_program, reference)
-        label = bucket(distance)
     return Request(
         id=id,
         part=part,
         messages=messages,
         max_output_tokens=max_output_tokens,
+        category=category,
         input_program=input_program,
         reference=reference,
         distance=distance,
-        bucket=label,
+        bucket=None if distance is None else bucket(distance),
     )
+
+
+def request_sha256(request: Request) -> str:
+    """Return a hash over all that decides a request's greedy output: its messages and its output limit."""
+    asked = json.dumps([request.messages, request.max_output_tokens], sort_keys=True)
+    return hashlib.sha256(asked.encode()).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -135,17 +135,19 @@ class ModelConfig:
     """Name in `harness.assets` of a model the harness fetches itself."""
     path: str | None = None
     """Local folder with the model; comes before the checkpoint and the asset."""
-    draft_checkpoint: str | None = None
+    draft_checkpoint: str | None = _free(None)
     """Hub id of the DSpark drafter."""
-    draft_path: str | None = None
-    """Local folder with the DSpark drafter; comes before the checkpoint."""
+    draft_path: str | None = _free(None)
+    """Local folder with the DSpark drafter, relative to the working directory, else to the project's root; comes
+    before the checkpoint. Its content, not its name, enters the id of the cells that use it."""
     dtype: str = "auto"
     max_model_len: int = 8192
     """Context limit in tokens, prompt and output together."""
     chat_template_kwargs: dict[str, Any] = field(default_factory=dict)
     """Passed to the chat template, e.g. `enable_thinking: false`."""
-    coefficients: str | None = None
-    """Estimator coefficients: a model of Table 5 or a file."""
+    coefficients: str | None = _free(None)
+    """Estimator coefficients: a model of Table 5, or a file relative to the working directory, else to the project's
+    root. Their values, not their name, enter the id of the cells that use them."""
     licence: str | None = _free(None)
 
 
@@ -164,8 +166,19 @@ class WorkloadConfig:
     """Prompts per run of an unbucketed part, oversampled if the set is smaller; null runs each prompt once."""
     num_prompts_at: dict[int, int] = field(default_factory=dict)
     """Batch size -> prompts per run, where it differs."""
+    num_passes_at: dict[int, int] = _free(default_factory=dict)
+    """Batch size -> times each request runs, where no number of prompts is set; 1 elsewhere."""
     max_output_tokens: int | None = None
     """Output limit in tokens; null keeps each prompt's own."""
+    generation: str | None = _free(None)
+    """Folder of the target's own outputs (`python -m harness generate`), which buckets and context lengths come from;
+    `{model}` stands for the model's name. Null takes the data set's reference. The requests, not this, enter the id."""
+    generation_optional: bool = _free(False)
+    """Without such a folder the data set's reference stands in, and `plan` says so."""
+    min_context_tokens: int | None = _free(None)
+    """Run only requests whose prompt and own output take at least this many tokens (needs `generation`)."""
+    max_context_tokens: int | None = _free(None)
+    """Run only requests whose prompt and own output take at most this many tokens (needs `generation`)."""
     parts: list[str] | None = None
     """Run only these parts; null runs all."""
     buckets: list[str] | None = None
@@ -195,8 +208,9 @@ class ArmConfig:
     """How the hybrid picks a chain (`hybrid_spark.policies`); null takes `proposed`."""
     drafting: str = "greedy"
     """How DSpark picks its tokens: `greedy` or `probabilistic`."""
-    coefficients: str | None = None
-    """Estimator coefficients other than the model's own: a shipped name or a file."""
+    coefficients: str | None = _free(None)
+    """Estimator coefficients other than the model's own: a shipped name or a file, in which `{model}` stands for the
+    model's name. Their values, not their name, enter the id."""
     cost_model: str | None = None
     """Step cost of adaptive verification: `paper` (Section F) or `vllm`; null takes the drafter's own."""
     record_steps: bool = False

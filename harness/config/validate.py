@@ -120,6 +120,21 @@ def _workload(workload: WorkloadConfig) -> Iterator[str]:
         key = "workload.num_prompts" + (f"_at[{size}]" if size is not None else "")
         if num is not None and not 1 <= num <= MAX_PROMPTS:
             yield f"{key} must lie in [1, {MAX_PROMPTS}], got {num} (workload {workload.name})."
+    for size, passes in workload.num_passes_at.items():
+        if not 1 <= passes <= MAX_REPEATS:
+            yield f"workload.num_passes_at[{size}] must lie in [1, {MAX_REPEATS}], got {passes} ({workload.name})."
+    for key in ("min_context_tokens", "max_context_tokens"):
+        limit = getattr(workload, key)
+        if limit is None:
+            continue
+        if limit < 1:
+            yield f"workload.{key} must be at least 1, got {limit} ({workload.name})."
+        if workload.generation is None or workload.generation_optional:
+            yield (
+                f"workload.{key} needs the target's own outputs, got workload.generation={workload.generation} with "
+                f"generation_optional={workload.generation_optional} ({workload.name}). "
+                "Make them with `python -m harness generate` and name their folder."
+            )
     if workload.max_output_tokens is not None and workload.max_output_tokens < 1:
         yield (
             f"workload.max_output_tokens must be at least 1, got {workload.max_output_tokens} "
