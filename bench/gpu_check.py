@@ -29,6 +29,7 @@ GPU_SIZES: dict[str, Any] = {
     "context_lengths": (1000, 8192, 32_768),
     "num_rounds": 2,
     "step": (32, 8192),
+    "verification": (128, 32_768),
     "memory": (128, 32_768),
     "timed_rows": (4, 32, 128),
     "timed_lengths": (1024, 8192, 32_768),
@@ -37,6 +38,7 @@ TINY_SIZES: dict[str, Any] = {
     "num_rows": (1, 4, 32),
     "context_lengths": (64, 300),
     "num_rounds": 1,
+    "verification": (5, 700),
     "memory": (128, 32_768),
     "timed_rows": (2,),
     "timed_lengths": (300,),
@@ -131,6 +133,7 @@ def run_on(
     from bench.gpu.correctness import check_kernels
     from bench.gpu.step import check_memory, check_step
     from bench.gpu.timing import Timing, check_times, time_step
+    from bench.gpu.verification import check_verification
 
     rng = np.random.default_rng(seed)
     name = device.name if device else "cpu"
@@ -155,6 +158,7 @@ def run_on(
             rng, name, sizes["num_rows"], sizes["context_lengths"], num_rounds=sizes["num_rounds"], say=say
         ),
     )
+    checks += guarded("verification", lambda: check_verification(rng, device, *sizes["verification"]))
     if device:
         checks += guarded("step", lambda: check_step(rng, device, *sizes["step"]))
     checks += guarded("added device memory", measure_memory)

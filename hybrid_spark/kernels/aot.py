@@ -19,6 +19,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from hybrid_spark.kernels.ngram_scan.specs import kernel_specs as ngram_scan_specs
+from hybrid_spark.kernels.point_mass.specs import kernel_specs as point_mass_specs
 from hybrid_spark.kernels.select_chains.specs import kernel_specs as select_chains_specs
 from hybrid_spark.kernels.spec import KernelSpec
 
@@ -50,7 +51,7 @@ class KernelReport:
 
 def all_specs() -> list[KernelSpec]:
     """Every specialisation of every kernel of this package."""
-    return [*ngram_scan_specs(), *select_chains_specs()]
+    return [*ngram_scan_specs(), *select_chains_specs(), *point_mass_specs()]
 
 
 def compile_for(arch: int = 90, specs: list[KernelSpec] | None = None) -> list[KernelReport]:

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from vllm.v1.worker.gpu.spec_decode.dspark.speculator import DSparkSpeculator
 
+from hybrid_spark.kernels.point_mass import write_point_masses
 from hybrid_spark.vllm_plugin.chains import ChainSelector
 from hybrid_spark.vllm_plugin.config import PluginConfig, PluginConfigError
 from hybrid_spark.vllm_plugin.ngram_speculator import token_ids_on_device
-from hybrid_spark.vllm_plugin.point_mass import write_point_masses
 
 __all__ = ["CompositeSpeculator", "num_model_slots"]
 

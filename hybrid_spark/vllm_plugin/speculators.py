@@ -97,7 +97,8 @@ def _replace_verification_manager(device: torch.device) -> None:
     """Put our manager where vLLM looks up its own when it builds one, and our order of slots where its own asks."""
     from vllm.v1.worker.gpu.spec_decode import adaptive_verification as module
 
-    from hybrid_spark.vllm_plugin.adaptive_verification import SurvivalVerificationManager, assign_slots
+    from hybrid_spark.kernels.assign_slots import assign_slots
+    from hybrid_spark.vllm_plugin.adaptive_verification import SurvivalVerificationManager
 
     module.AdaptiveVerificationManager = SurvivalVerificationManager
     # As vLLM compiles its own; interpreted engines have no compiler.

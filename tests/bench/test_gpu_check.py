@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from bench import gpu_check
-from bench.gpu import correctness, step, timing
+from bench.gpu import correctness, step, timing, verification
 from bench.gpu.checks import Check, guarded
 from bench.gpu.inputs import KINDS, make_context
 from bench.gpu.quadratic_scan import QuadraticScan
@@ -23,6 +23,7 @@ SCRIPT = Path(gpu_check.__file__)
 SIZES = {
     **gpu_check.TINY_SIZES,
     "step": (4, 120),
+    "verification": (3, 50),
     "memory": (4, 120),
     "timed_rows": (1,),
     "timed_lengths": (150,),
@@ -89,6 +90,7 @@ def test_every_part_passes_and_is_timed():
     assert failed(checks) == []
     assert "at least 10.0 times" in checks["faster than the O(L n^2) scan"]["detail"]
     assert {"ngram_scan", "select_chains proposed", "no host sync: torch", "CUDA graph, replay 3 (text)"} <= set(checks)
+    assert {"slots and point masses", "no host sync: verification", "CUDA graph: point masses"} <= set(checks)
     assert report["memory"]["buffer_bytes"] > 0
     rows = [(row["implementation"], row["cache"]) for row in report["timings"]]
     assert len(rows) == len(set(rows)) * 2 == 18  # one size of each kind of context
@@ -113,6 +115,28 @@ def test_a_fault_in_the_step_fails(fault, check):
     device = type("Faulty", (StandIn,), fault)()
     checks = step.check_step(np.random.default_rng(0), device, 2, 60)
     assert check in [item.name for item in checks if not item.passed]
+
+
+@pytest.mark.parametrize(
+    ("name", "replacement", "found"),
+    [
+        ("assign_slots", lambda survival, rows, admitted, budget, num_slots: admitted.fill_(5), "got 5 slots"),
+        ("write_point_masses", lambda *args, **kwargs: None, "draft logits of row"),
+    ],
+)
+def test_wrong_verification_fails(monkeypatch, name, replacement, found):
+    monkeypatch.setattr(verification, name, replacement)
+    [check] = verification.check_verification(np.random.default_rng(0), None, 4, 60)
+    assert not check.passed
+    assert found in check.detail
+
+
+def test_a_host_sync_in_verification_fails(monkeypatch):
+    monkeypatch.setattr(verification.Verification, "assign", verification.Verification.read_back)
+    checks = {
+        check.name: check for check in verification.check_verification(np.random.default_rng(0), StandIn(), 4, 60)
+    }
+    assert not checks["no host sync: verification"].passed
 
 
 def test_too_much_memory_fails():

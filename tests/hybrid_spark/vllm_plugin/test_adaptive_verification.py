@@ -85,7 +85,7 @@ def _admitted(manager: Any, states: Any, *names: str) -> list[int]:
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_admitted_slots_are_the_references_with_its_order_of_equals(data: st.DataObject) -> None:
-    from hybrid_spark.vllm_plugin.adaptive_verification import assign_slots
+    from hybrid_spark.kernels.assign_slots import assign_slots
 
     # Conditionals of exactly 1 make equal survivals within a request, the short list equal ones between requests.
     conditional = st.sampled_from([0.0, 0.5, 0.75, 1.0, 1.0])
@@ -105,7 +105,7 @@ def test_admitted_slots_are_the_references_with_its_order_of_equals(data: st.Dat
 
 
 def test_a_later_slot_never_wins_a_tie_against_another_requests_earlier_one() -> None:
-    from hybrid_spark.vllm_plugin.adaptive_verification import assign_slots
+    from hybrid_spark.kernels.assign_slots import assign_slots
 
     # Request 0 is sure of its second token; whether its first one is verified must not depend on that.
     for second in (0.2, 0.5):
@@ -118,7 +118,7 @@ def test_a_later_slot_never_wins_a_tie_against_another_requests_earlier_one() ->
 def test_budgets_come_from_two_steps_ago_and_slots_from_one(states: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from vllm.v1.worker.gpu.spec_decode import adaptive_verification as module
 
-    from hybrid_spark.vllm_plugin.adaptive_verification import assign_slots
+    from hybrid_spark.kernels.assign_slots import assign_slots
 
     monkeypatch.setattr(module, "_assign_draft_token_budget_compiled", assign_slots)
     manager, selector = _manager(states, "a", "b")

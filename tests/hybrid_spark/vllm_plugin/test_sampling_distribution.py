@@ -15,8 +15,8 @@ from scipy import stats
 
 pytest.importorskip("vllm")
 
+from hybrid_spark.kernels.point_mass import write_point_masses
 from hybrid_spark.kernels.select_chains import select_chains
-from hybrid_spark.vllm_plugin.point_mass import write_point_masses
 
 pytestmark = [
     pytest.mark.slow,

@@ -5,7 +5,7 @@ import torch
 
 pytest.importorskip("vllm")
 
-from hybrid_spark.vllm_plugin.point_mass import write_point_masses
+from hybrid_spark.kernels.point_mass import write_point_masses
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 NUM_ROWS, NUM_SLOTS, NUM_MODEL_SLOTS, VOCAB_SIZE = 3, 5, 2, 11

@@ -1,0 +1,32 @@
+"""The specialisation of the point masses that a GPU runs."""
+
+from __future__ import annotations
+
+from hybrid_spark.kernels.point_mass.api import BLOCK_SIZE, NUM_WARPS
+from hybrid_spark.kernels.point_mass.triton_kernel import point_mass_kernel
+from hybrid_spark.kernels.spec import KernelSpec
+
+__all__ = ["kernel_specs"]
+
+
+def kernel_specs() -> list[KernelSpec]:
+    """At the paper's K = 7 and L = 15, on float32 logits as vLLM keeps them."""
+    return [
+        KernelSpec(
+            kernel=point_mass_kernel,
+            variant="K 7 of L 15",
+            arguments={
+                "logits_ptr": "*fp32:16",
+                "logits_stride_row": "i32:16",
+                "logits_stride_slot": "i32:16",
+                "placed_ptr": "*i64:16",
+                "rows_ptr": "*i64:16",
+                "tokens_ptr": "*i64:16",
+                "num_tokens_ptr": "*i32:16",
+                "num_model_tokens_ptr": "*i32:16",
+                "vocab_size": "i32:16",
+            },
+            constants={"NUM_SLOTS": 15, "NUM_MODEL_SLOTS": 7, "BLOCK": BLOCK_SIZE},
+            num_warps=NUM_WARPS,
+        )
+    ]
