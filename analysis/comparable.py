@@ -24,6 +24,9 @@ IGNORED_KEYS = frozenset(
 )
 """Settings that cannot change what is measured (the schema's fields outside the cell id)."""
 
+_DRAFTING_KEYS = frozenset({"model.draft_checkpoint", "model.draft_path", "model.coefficients"})
+"""What an arm drafts with, which may differ between arms as the arm itself does; a baseline has no use for it."""
+
 
 def why_not_comparable(arm: list[Record], baseline: list[Record]) -> str | None:
     """Why the records of two arms must not be compared, or null.
@@ -52,7 +55,8 @@ def _settings(record: Record) -> dict[str, Any]:
         if group == "arm":
             continue
         if isinstance(value, dict):
-            settings |= {f"{group}.{key}": v for key, v in value.items() if f"{group}.{key}" not in IGNORED_KEYS}
+            left_out = IGNORED_KEYS | _DRAFTING_KEYS
+            settings |= {f"{group}.{key}": v for key, v in value.items() if f"{group}.{key}" not in left_out}
         else:
             settings[group] = value
     return settings

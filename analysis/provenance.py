@@ -124,6 +124,12 @@ _FACTS: tuple[tuple[str, Callable[[Provenance], str], bool], ...] = (
     ("Packages", _packages, True),
     ("Seed", lambda p: str(p.seed), True),
     ("Model weights", lambda p: " ".join(filter(None, (p.model_source, _hash(p.model_fingerprint)))), False),
+    ("Drafter", lambda p: " ".join(filter(None, (p.drafter_source, _hash(p.drafter_fingerprint)))), False),
+    (
+        "Coefficients",
+        lambda p: " ".join(filter(None, (p.coefficients_source, _hash(p.coefficients_fingerprint)))),
+        False,
+    ),
     ("Workload", lambda p: " ".join(filter(None, (p.workload_source, _hash(p.workload_fingerprint)))), False),
     ("Rows dropped by filters", lambda p: ", ".join(f"{k}: {v}" for k, v in p.workload_dropped.items()), False),
 )

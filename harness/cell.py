@@ -15,11 +15,11 @@ from typing import Any
 from harness.client.bench import BenchClient
 from harness.client.process import ClientError
 from harness.engines import ServerCommand, get_engine
-from harness.engines.model import ResolvedModel, resolve_model
+from harness.engines.model import ResolvedModel, resolve_drafter, resolve_model
 from harness.engines.probes import tail
 from harness.engines.processes import pid_is_running
 from harness.engines.server import Server
-from harness.errors import EngineError, HarnessError
+from harness.errors import ConfigError, EngineError, HarnessError
 from harness.plan import Cell, fidelity_of
 from harness.provenance import collect, utc_now
 from harness.redact import Redactor, machine_places
@@ -114,6 +114,7 @@ class _Run:
     started_utc: str = field(default_factory=utc_now)
     timings_s: dict[str, float] = field(default_factory=dict)
     model: ResolvedModel | None = None
+    drafter: ResolvedModel | None = None
     command: ServerCommand | None = None
     proof: dict[str, Any] | None = None
     segments: list[Segment] = field(default_factory=list)
@@ -126,6 +127,7 @@ class _Run:
                 with self._timed("start"):
                     self.on_status("looking for the model")
                     self.model = resolve_model(self.cell.model, fetch=True)
+                    self.drafter = self._resolve_drafter()
                     client.start()  # it imports vLLM while the server boots
                     server = self._start_server(self.model.path_or_id)
                 with self._serving(server):
@@ -153,6 +155,8 @@ class _Run:
             model_path=None if self.model is None else self.model.path_or_id,
             model_source=None if self.model is None else self.model.source,
             model_fingerprint=None if self.model is None else self.model.fingerprint,
+            drafter_source=None if self.drafter is None else self.drafter.source,
+            drafter_fingerprint=None if self.drafter is None else self.drafter.fingerprint,
             server_argv=() if self.command is None else self.command.argv,
             server_env=environ,
             plugin=self.proof,
@@ -167,6 +171,18 @@ class _Run:
             segments=self.segments,
             timings_s=self.timings_s,
         )
+
+    def _resolve_drafter(self) -> ResolvedModel | None:
+        cell = self.cell
+        if cell.drafter is None:
+            return None
+        found = resolve_drafter(cell.model, fetch=True)
+        if ":" not in cell.drafter and found.fingerprint != cell.drafter:
+            raise ConfigError(
+                f"model.draft_path={cell.model.draft_path} holds another drafter than the one that was planned "
+                f"({cell.drafter[:12]}, now {str(found.fingerprint)[:12]}). Run the sweep again, which plans anew."
+            )
+        return found
 
     def _start_server(self, model_path: str) -> Server:
         engine = get_engine(self.cell.engine)

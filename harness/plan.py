@@ -11,7 +11,15 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any
 
+from harness.config.arms import (
+    coefficients_digest,
+    coefficients_of,
+    load_coefficients,
+    needs_coefficients,
+    needs_drafter,
+)
 from harness.config.compose import Grid
+from harness.config.files import checkpoint_digest, find_path
 from harness.config.schema import (
     ArmConfig,
     ClientConfig,
@@ -22,6 +30,8 @@ from harness.config.schema import (
     ModelConfig,
     WorkloadConfig,
 )
+from harness.errors import ConfigError
+from hybrid_spark.estimator import Coefficients, CoefficientsError
 from workloads import LoadedWorkload, Request, bucket, draw
 
 __all__ = ["Cell", "Plan", "Run", "SegmentPlan", "fidelity_of", "make_plan"]
@@ -49,6 +59,9 @@ class Cell:
         workload_dropped: Reason -> rows the filters dropped.
         workload_fingerprint: Hash over every request of every segment.
         left_out: Buckets with too few requests, "name (n)".
+        coefficients: The estimator's values, which travel with the cell to the node that runs it; null if none.
+        drafter: What identifies the DSpark drafter: the digest of a folder, else the name of what is not here; null
+            if the arm has none.
     """
 
     cell_id: str
@@ -68,6 +81,8 @@ class Cell:
     workload_dropped: dict[str, int]
     workload_fingerprint: str
     left_out: list[str]
+    coefficients: Coefficients | None = None
+    drafter: str | None = None
 
     @property
     def label(self) -> str:
@@ -141,8 +156,10 @@ def make_plan(grid: Grid, load: Callable[[WorkloadConfig, int], LoadedWorkload])
 
     Raises:
         workloads.WorkloadError: A workload cannot be read, or is not on this machine.
+        ConfigError: An arm's coefficients cannot be read.
     """
     sweep = grid.sweep
+    drafters: dict[str, str] = {}
     loaded = {workload.name: load(workload, sweep.seed) for workload in grid.workloads}
     cells = []
     for model in grid.models:
@@ -170,7 +187,12 @@ def make_plan(grid: Grid, load: Callable[[WorkloadConfig, int], LoadedWorkload])
                             workload_dropped=loaded[workload.name].dropped,
                             workload_fingerprint=fingerprint,
                             left_out=left_out,
+                            coefficients=_coefficients(arm, model),
                         )
+                        if needs_drafter(arm):
+                            if model.name not in drafters:
+                                drafters[model.name] = _drafter(model)
+                            cell.drafter = drafters[model.name]
                         cell.cell_id = _cell_id(cell)
                         cells.append(cell)
     return Plan(grid=grid, cells=cells)
@@ -185,6 +207,24 @@ def _num_gpus(engine: EngineConfig, batch_size: int) -> int:
     if engine.kind is EngineKind.vllm_cpu:
         return 0
     return engine.tensor_parallel_size_at.get(batch_size, engine.tensor_parallel_size)
+
+
+def _coefficients(arm: ArmConfig, model: ModelConfig) -> Coefficients | None:
+    name = coefficients_of(arm, model) if needs_coefficients(arm) else None
+    if name is None:
+        return None
+    try:
+        return load_coefficients(name)
+    except CoefficientsError as error:
+        raise ConfigError(f"coefficients={name}: {error} (arm {arm.name}, model {model.name})") from error
+
+
+def _drafter(model: ModelConfig) -> str:
+    """A retrained drafter makes new cells; one that only the nodes of a cluster have goes by its name."""
+    if model.draft_path is None:
+        return f"checkpoint:{model.draft_checkpoint}"
+    folder = find_path(model.draft_path)
+    return f"path:{model.draft_path}" if folder is None or not folder.is_dir() else checkpoint_digest(folder)
 
 
 def _segments(
@@ -241,6 +281,8 @@ def _cell_id(cell: Cell) -> str:
         "temperature": cell.temperature,
         "seed": cell.seed,
         "requests": cell.workload_fingerprint,
+        "coefficients": None if cell.coefficients is None else coefficients_digest(cell.coefficients),
+        "drafter": cell.drafter,
     }
     text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]

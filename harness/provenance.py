@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.config.arms import coefficients_digest, coefficients_of
 from harness.engines.gpus import driver_version, visible_gpus
 from harness.plan import Cell
 from harness.redact import Redactor
@@ -47,6 +48,8 @@ def collect(
     model_path: str | None = None,
     model_source: str | None = None,
     model_fingerprint: str | None = None,
+    drafter_source: str | None = None,
+    drafter_fingerprint: str | None = None,
     server_argv: Sequence[str] = (),
     server_env: Mapping[str, str] | None = None,
     plugin: dict[str, Any] | None = None,
@@ -61,11 +64,14 @@ def collect(
         model_path: Folder or hub id the server loaded.
         model_source: Where the weights came from.
         model_fingerprint: Checksum of the weights, where known.
+        drafter_source: Where the DSpark drafter came from.
+        drafter_fingerprint: Checksum of its files, or the hub's commit.
         server_argv: The server's command line.
         server_env: The variables the harness set for it.
         plugin: What the plugin's proof says.
     """
     commit, dirty = git_state(_PROJECT_ROOT)
+    coefficients = cell.coefficients
     gpu_names = [gpu.name for gpu in visible_gpus()[: cell.num_gpus]] if cell.num_gpus else []
     return Provenance(
         git_commit=commit,
@@ -84,6 +90,12 @@ def collect(
         model_path=None if model_path is None else redactor.text(model_path),
         model_source=None if model_source is None else redactor.text(model_source),
         model_fingerprint=model_fingerprint,
+        drafter_source=None if drafter_source is None else redactor.text(drafter_source),
+        drafter_fingerprint=drafter_fingerprint,
+        coefficients_source=None
+        if coefficients is None
+        else redactor.text(coefficients_of(cell.arm, cell.model) or ""),
+        coefficients_fingerprint=None if coefficients is None else coefficients_digest(coefficients),
         workload_source=redactor.text(cell.workload_source),
         workload_fingerprint=cell.workload_fingerprint,
         workload_dropped=dict(cell.workload_dropped),

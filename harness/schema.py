@@ -67,6 +67,12 @@ class Provenance(_Strict):
     model_source: str | None = None
     """Where the weights came from (hub revision, registry package, local folder)."""
     model_fingerprint: str | None = None
+    drafter_source: str | None = None
+    """Where the DSpark drafter came from; null in arms without one."""
+    drafter_fingerprint: str | None = None
+    coefficients_source: str | None = None
+    """Name or file of the estimator's coefficients; their values are in `coefficients.json` beside the record."""
+    coefficients_fingerprint: str | None = None
     workload_source: str | None = None
     workload_fingerprint: str | None = None
     workload_dropped: dict[str, int] = Field(default_factory=dict)

@@ -35,7 +35,7 @@ def run(argv: list[str]) -> int:
     folder = sweep_folder(plan)
     with _only_sweep(folder):
         # Ray is imported only here: plan and its errors answer without it
-        from harness.engines.model import resolve_model
+        from harness.engines.model import resolve_drafter, resolve_model
         from harness.provenance import package_versions
         from harness.sweep.runner import run_plan, select_runs
         from harness.sweep.stale import check_fresh
@@ -48,9 +48,11 @@ def run(argv: list[str]) -> int:
             # a download belongs to no cell's time
             models = {run.cell.model.name: run.cell.model for run in runs}
             fingerprints = {name: resolve_model(model, fetch=True).fingerprint for name, model in models.items()}
+            drafting = {run.cell.model.name: run.cell.model for run in runs if run.cell.drafter is not None}
+            drafters = {name: resolve_drafter(model, fetch=True).fingerprint for name, model in drafting.items()}
             planned = {cell.cell_id for cell in plan.cells}
             kept = [record for record in store.finished().values() if record.cell_id in planned]
-            stale = check_fresh(kept, folder, fingerprints=fingerprints, packages=package_versions())
+            stale = check_fresh(kept, folder, fingerprints=fingerprints, drafters=drafters, packages=package_versions())
             if stale:
                 raise ConfigError(stale)
         write_manifest(folder, plan)

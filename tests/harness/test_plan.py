@@ -1,9 +1,12 @@
 import dataclasses
+import shutil
+from pathlib import Path
 
 import pytest
 
 from harness.config.schema import SweepConfig
-from harness.plan import Plan
+from harness.plan import Cell, Plan
+from hybrid_spark.estimator import Coefficients
 from tests.harness import cells
 from tests.harness.cells import request
 from workloads import Request
@@ -76,6 +79,47 @@ def test_every_field_of_the_configuration_is_marked_or_hashed() -> None:
     nodes = {"engine", "cluster", "model", "workload", "arm", "client"}
     for field in dataclasses.fields(SweepConfig):
         assert field.name in covered | nodes or field.metadata.get("identity") is False, field.name
+
+
+@pytest.fixture
+def drafter(tmp_path: Path) -> Path:
+    folder = tmp_path / "drafter"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(b"trained")
+    return folder
+
+
+def _hybrid(drafter: Path, *overrides: str) -> Cell:
+    overrides = (f"model.draft_path={drafter}", *overrides)
+    (cell,) = cells.plan("arm=hybrid", *overrides, requests=REQUESTS).cells
+    return cell
+
+
+def test_retrained_drafter_makes_a_new_cell_wherever_it_lies(drafter: Path, tmp_path: Path) -> None:
+    before = _hybrid(drafter).cell_id
+    moved = shutil.copytree(drafter, tmp_path / "moved")
+    assert _hybrid(moved).cell_id == before
+    (drafter / "model.safetensors").write_bytes(b"retrain")
+    assert _hybrid(drafter).cell_id != before
+
+
+def test_refitted_coefficients_make_a_new_cell_whatever_they_are_called(drafter: Path, tmp_path: Path) -> None:
+    shipped = Coefficients.load("Qwen3-4B")
+    before = _hybrid(drafter, "model.coefficients=Qwen3-4B")
+    file = tmp_path / "refit.json"
+    shipped.save(file)
+    assert _hybrid(drafter, f"model.coefficients={file}").cell_id == before.cell_id
+    assert _hybrid(drafter, f"arm.coefficients={file}").cell_id == before.cell_id
+    shipped.without("agreement").save(file)
+    after = _hybrid(drafter, f"model.coefficients={file}")
+    assert after.cell_id != before.cell_id
+    assert after.coefficients is not None
+    assert after.coefficients.delta == 0
+
+
+def test_neither_concerns_a_cell_that_does_without(drafter: Path) -> None:
+    assert _id(f"model.draft_path={drafter}", "model.coefficients=Qwen3-8B") == _id()
 
 
 def test_id_changes_with_a_prompt_of_the_workload() -> None:

@@ -84,7 +84,6 @@ def test_mistyped_top_level_key_suggests_the_right_one() -> None:
         ("baseline=vanila", ["baseline", "'vanila'", "ngram", "vanilla"]),
         ("arm=null", ["arm must be the name of one file", "got null"]),
         ("model=[qwen3-4b,smollm2-135m]", ["model must be the name of one file", "qwen3-8b"]),
-        ("arms=[hybrid]", ["model smollm2-135m names none", "model.draft_path"]),
         ("arm.policy=proposed", ["arm.policy", "hybrid only"]),
         ("arm.cost_model=guess", ["arm.cost_model", "paper, vllm", "'guess'"]),
         ("arm.drafting=beam", ["arm.drafting", "greedy, probabilistic", "'beam'"]),
@@ -159,6 +158,19 @@ def test_shipped_probabilistic_arms_are_lossless(arm: str) -> None:
 
 def test_unknown_policy_lists_the_known_ones() -> None:
     assert "proposed, ngram_first" in _error(*QWEN, "arms=[hybrid]", "arm.policy=first")
+
+
+def test_drafting_model_that_a_model_does_not_have_is_asked_for() -> None:
+    message = _error("arm=hybrid", "model.draft_path=null")
+    assert "model smollm2-135m names none" in message
+    assert "model.draft_path" in message
+
+
+def test_coefficients_file_that_is_not_there_says_how_to_fit_it() -> None:
+    message = _error(*QWEN, "arms=[hybrid]", "arm.coefficients='fits/{model}.json'")
+    assert "arm.coefficients" in message
+    assert "'fits/qwen3-4b.json', which does not exist" in message
+    assert "python -m harness fit" in message
 
 
 def test_unknown_coefficients_list_the_shipped_ones() -> None:

@@ -13,7 +13,7 @@ import pytest
 from harness.assets.manifest import AssetManifest, describe_files, write_manifest
 from harness.config.schema import ModelConfig
 from harness.engines import model as model_module
-from harness.engines.model import check_models, resolve_model
+from harness.engines.model import check_drafters, check_models, resolve_drafter, resolve_model
 from harness.errors import ConfigError
 
 
@@ -55,6 +55,32 @@ def test_unusable_path_names_what_is_missing(tmp_path: Path, weights: list[str] 
     (text,) = check_models([config(path=str(folder))])
     assert problem in text
     assert "model.path" in text
+
+
+@pytest.mark.parametrize(("weights", "problem"), [(None, "is no folder"), (["config.json"], "has no weights")])
+def test_unusable_drafter_names_its_own_key(tmp_path: Path, weights: list[str] | None, problem: str) -> None:
+    folder = tmp_path / "broken"
+    if weights is not None:
+        make_model(folder, "README.md")
+    (text,) = check_drafters([config(draft_path=str(folder))])
+    assert problem in text
+    assert "model.draft_path" in text
+    assert str(folder) in text
+
+
+def test_drafter_is_identified_by_the_content_of_its_weights(tmp_path: Path) -> None:
+    folder = make_model(tmp_path / "drafter")
+    before = resolve_drafter(config(draft_path=str(folder)), fetch=True)
+    assert before.path_or_id == str(folder)
+    (folder / "model.safetensors").write_bytes(b"WEIGHTS")
+    assert resolve_drafter(config(draft_path=str(folder)), fetch=True).fingerprint != before.fingerprint
+
+
+def test_drafter_of_the_hub_that_is_not_cached_names_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    (text,) = check_drafters([config(draft_checkpoint="owner/no-such-drafter")])
+    assert "model.draft_checkpoint=owner/no-such-drafter is not in the hub's cache" in text
+    assert "set model.draft_path" in text
 
 
 def test_fingerprint_changes_with_configuration_and_weights(tmp_path: Path) -> None:

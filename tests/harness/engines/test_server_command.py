@@ -11,6 +11,7 @@ import pytest
 from harness.config.compose import known_options
 from harness.engines import ServerCommand, get_engine
 from harness.plan import Cell
+from hybrid_spark.estimator import Coefficients
 from tests.harness.cells import plan
 
 ENGINES = ("vllm", "vllm_cpu")
@@ -237,7 +238,19 @@ def test_hybrid_drafts_fifteen_tokens_with_dsparks_checkpoint_under_one_budget(
         "draft_sample_method": "greedy",
         "enable_adaptive_verification": True,
     }
-    assert (plugin["drafter"], plugin["policy"], plugin["coefficients"]) == ("hybrid", "proposed", "Qwen3-4B")
+    assert (plugin["drafter"], plugin["policy"]) == ("hybrid", "proposed")
+    # the values as planned, beside the record
+    assert Coefficients.load(plugin["coefficients"]) == Coefficients.load("Qwen3-4B")
+    assert Path(plugin["coefficients"]).parent == Path(plugin["proof_dir"]).parent
+
+
+def test_drafter_is_named_by_its_folder(
+    make: Callable[..., ServerCommand], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "d").mkdir()
+    monkeypatch.chdir(tmp_path)
+    spec, _ = arm_files(make, "dspark", "model.draft_path=d")
+    assert spec["model"] == str(tmp_path / "d")
 
 
 def test_dspark_keeps_its_own_block_size(make: Callable[..., ServerCommand]) -> None:

