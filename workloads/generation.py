@@ -57,7 +57,7 @@ class GenerationRecord:
     input_program: str | None
     """The program that the request edits; None where it edits none."""
     request_sha256: str
-    """`request_sha256` of the request: tells whether a workload still asks the same."""
+    """`request_sha256` of the request's messages: tells whether a workload still asks the same."""
 
     @property
     def num_context_tokens(self) -> int:
@@ -98,7 +98,9 @@ class GenerationInfo:
     sampling: dict[str, Any]
     """`temperature` (0), `seed`, `ignore_eos`, `batch_size`, `chat_template_kwargs`, `max_model_len`."""
     num_requests: int
-    """Requests the workload has; the file is complete once it holds as many lines."""
+    """Requests the workload has; the file is complete once it holds as many lines, apart from those refused."""
+    refused: dict[str, str]
+    """Requests that the server refused for good (a prompt longer than the context) -> its message."""
     provenance: dict[str, Any]
     """Code, packages, machine and server of each session that added lines, oldest first, under `sessions`."""
 
@@ -120,7 +122,7 @@ class Generation:
     @property
     def complete(self) -> bool:
         """Every request of the workload has its output."""
-        return len(self.records) == self.info.num_requests
+        return len(self.records) + len(self.info.refused) == self.info.num_requests
 
 
 def read_generation(path: str | Path, *, partial: bool = False) -> Generation:
@@ -154,12 +156,14 @@ def read_generation(path: str | Path, *, partial: bool = False) -> Generation:
                 f"{outputs}: the request {record.request_id!r} belongs to the workload {record.workload!r}, and "
                 f"{INFO_FILE} says {info.workload!r}. Keep one generation a folder."
             )
-    if len(records) != info.num_requests and not partial:
+    sha256 = file_sha256(outputs) if records else ""
+    generation = Generation(folder=folder, info=info, records=records, sha256=sha256)
+    if not generation.complete and not partial:
         raise WorkloadError(
             f"{outputs}: holds {len(records)} of {info.num_requests} requests. "
             "Run `python -m harness generate` again; it goes on with the rest."
         )
-    return Generation(folder=folder, info=info, records=records, sha256=file_sha256(outputs) if records else "")
+    return generation
 
 
 def read_info(folder: Path) -> GenerationInfo:

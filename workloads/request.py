@@ -69,9 +69,8 @@ def make_request(
 
 
 def request_sha256(request: Request) -> str:
-    """Return a hash over all that decides a request's greedy output: its messages and its output limit."""
-    asked = json.dumps([request.messages, request.max_output_tokens], sort_keys=True)
-    return hashlib.sha256(asked.encode()).hexdigest()
+    """Return a hash over what a request asks: its messages."""
+    return hashlib.sha256(json.dumps(request.messages, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
