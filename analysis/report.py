@@ -19,6 +19,7 @@ from analysis.tables import Table, to_csv, to_text
 from analysis.tables.acceptance import acceptance_table
 from analysis.tables.failures import failures_table, holes
 from analysis.tables.identity import differences_table, identity_table
+from analysis.tables.steps import steps_table
 from analysis.tables.summary import summary_table
 from analysis.tables.throughput import segment_table, throughput_table
 from harness.errors import ResultFormatError
@@ -106,6 +107,7 @@ def _build(sweep: Sweep, fidelity: str | None, out: Path, seed: int) -> Page:
         throughput_table(cells, fidelity, baseline),
         segment_table(cells, fidelity, baseline),
         acceptance_table(cells, fidelity),
+        *filter(None, [steps_table(sweep, cells, fidelity)]),
         identity_table(identities, fidelity),
         differences_table(identities, fidelity),
         failures,

@@ -108,6 +108,8 @@ class Segment(_Strict):
     median_ttft_ms: float | None = None
     median_tpot_ms: float | None = None
     median_e2el_ms: float | None = None
+    step_files: list[str] = Field(default_factory=list)
+    """Parquet files of its step records, relative to the record's folder; empty where none are kept."""
     notes: list[str] = Field(default_factory=list)
     """What a reader should know: implausibly short outputs, failed requests within the tolerance."""
 

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from harness.client.bench import BenchClient, BenchResult
+from harness.engines.arms import STEPS_DIR
 from harness.engines.probes import counters_delta
 from harness.engines.server import Server
 from harness.errors import EngineError
 from harness.plan import Cell, SegmentPlan
 from harness.run.checks import check_drafting, check_requests, check_speculation, check_tokens, notes_on_outputs
+from harness.run.steps import StepFiles
 from harness.run.watchdog import Watchdog, settle
 from harness.schema import RequestRecord, Segment
 from workloads import Request
@@ -41,6 +43,10 @@ class Measurement:
     on_status: Callable[[str], None]
     segments: list[Segment] = field(default_factory=list)
     requests: list[RequestRecord] = field(default_factory=list)
+    _steps: StepFiles | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._steps = StepFiles(folder=self.work_dir / STEPS_DIR) if self.cell.arm.record_steps else None
 
     def warm_up(self) -> None:
         """Send prompts of the workload at the cell's concurrency; nothing of it is counted.
@@ -55,6 +61,8 @@ class Measurement:
         result = self._run("warm-up", requests, before, stage="warmup", on_progress=lambda finished, tokens: None)
         check_requests(self.cell, result, what="Warm-up", stage="warmup")
         check_speculation(self.cell, settle(self.server))
+        if self._steps is not None:
+            self._steps.discard()
 
     def measure(self) -> None:
         """Measure every segment in order.
@@ -88,12 +96,22 @@ class Measurement:
             )
         delta = counters_delta(before, settle(self.server))
         segment = _segment(plan, result, delta)
+        if self._steps is not None:
+            self._collect_steps(segment)
         # On record before it is judged: a failed repeat shows what it measured.
         self.segments.append(segment)
         self.requests += result.requests
         segment.notes += check_requests(self.cell, result, what=plan.name, stage="measure")
         check_tokens(self.cell, plan.requests, result, delta, what=plan.name)
         segment.notes += notes_on_outputs(self.cell, plan.requests, result, delta)
+
+    def _collect_steps(self, segment: Segment) -> None:
+        assert self._steps is not None
+        parts, note = self._steps.collect()
+        segment.step_files = [f"{STEPS_DIR}/{name}" for name in parts]
+        if note is None and not parts:
+            note = "no step was recorded: the batch was never full while every request had drafts"
+        segment.notes += [] if note is None else [note]
 
     def _run(
         self,

@@ -16,12 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-__all__ = ["SCHEMA", "StepRecorder"]
+__all__ = ["FLUSH_REQUEST", "SCHEMA", "StepRecorder"]
 
 FLUSH_S = 5.0
 """How long a busy server's steps may wait for a part of their own, seconds."""
 POLL_S = 0.5
 """Steps of a server that went idle wait this long at most: vLLM kills its workers as soon as it is told to stop."""
+FLUSH_REQUEST = "flush"
+"""A file of this name in the folder asks for what is recorded so far; it is removed once that is written."""
 
 SCHEMA = pa.schema(
     [
@@ -169,10 +171,14 @@ class StepRecorder:
         num_rows, waited_s = 0, 0.0
         while not self._stopped.wait(POLL_S):
             waited_s += POLL_S
+            request = self._folder / FLUSH_REQUEST
+            requested = request.exists()
             idle = num_rows == len(self._rows)
-            if idle or waited_s >= FLUSH_S:
+            if requested or idle or waited_s >= FLUSH_S:
                 self._flush()
                 waited_s = 0.0
+            if requested:
+                request.unlink(missing_ok=True)
             num_rows = len(self._rows)
 
     def _flush(self) -> None:

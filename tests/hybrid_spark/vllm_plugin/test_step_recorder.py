@@ -1,6 +1,7 @@
 """What the step recorder writes, fed as the manager feeds it."""
 
 import json
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,8 @@ import pyarrow.dataset as ds
 import pytest
 import torch
 
-from hybrid_spark.vllm_plugin.step_recorder import SCHEMA, StepRecorder
+from hybrid_spark.vllm_plugin import step_recorder
+from hybrid_spark.vllm_plugin.step_recorder import FLUSH_REQUEST, SCHEMA, StepRecorder
 
 NUM_REQS, NUM_SLOTS = 2, 3
 ROWS = np.array([1, 0])
@@ -88,3 +90,19 @@ def test_parts_carry_the_metadata_and_are_complete(run: _Run) -> None:
     assert schema.names == SCHEMA.names
     assert schema.metadata[b"arm"] == b"hybrid"
     assert json.loads(schema.metadata[b"num_slots"]) == NUM_SLOTS
+
+
+def test_a_requested_flush_is_answered_after_it_is_written(run: _Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_recorder, "POLL_S", 0.02)
+    fresh = _Run(run.folder)  # its thread reads the shorter interval from the start
+    request = run.folder / FLUSH_REQUEST
+    deadline = time.monotonic() + 10
+    run.recorder.close()
+    fresh.step(0.5)
+    request.touch()
+    while request.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not request.exists()
+    (part,) = run.folder.glob("*.parquet")
+    assert ds.dataset(part, format="parquet").count_rows() == 1
+    fresh.recorder.close()
