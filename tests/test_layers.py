@@ -19,8 +19,11 @@ ALLOWED = {
     "hybrid_spark": {"hybrid_spark"},
     "workloads": {"workloads"},
 }
-# the one place where the command line hands over to the analysis
-EXCEPTIONS = {("harness/commands/report.py", "analysis.report")}
+# the places where the command line hands over to the analysis
+EXCEPTIONS = {
+    ("harness/commands/compare.py", "analysis.compare.command"),
+    ("harness/commands/report.py", "analysis.report"),
+}
 
 
 # the one command that needs Ray, and it imports it only when it starts

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from harness.errors import ConfigError
 
-__all__ = ["run"]
+__all__ = ["check_sweep", "run"]
 
 
 def run(argv: list[str]) -> int:
@@ -21,7 +21,7 @@ def run(argv: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=0, help="seed of the bootstrap")
     args = parser.parse_args(argv)
     folder = Path(args.sweep)
-    _check_sweep(folder)
+    check_sweep(folder)
     # Layers: the harness does not depend on the analysis; only this command hands over to it.
     from analysis.report import print_headline, write_report
 
@@ -35,7 +35,12 @@ def run(argv: list[str]) -> int:
     return result.exit_code
 
 
-def _check_sweep(folder: Path) -> None:
+def check_sweep(folder: Path) -> None:
+    """Refuse a folder that holds no sweep.
+
+    Raises:
+        ConfigError: It is no folder, or has neither a plan nor a record; the message names the sweeps nearby.
+    """
     if folder.is_dir() and ((folder / "sweep.json").exists() or any(folder.glob("*/r*/record.json"))):
         return
     if folder.is_dir():
