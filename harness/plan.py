@@ -34,7 +34,18 @@ from harness.errors import ConfigError
 from hybrid_spark.estimator import Coefficients, CoefficientsError
 from workloads import LoadedWorkload, Request, bucket, draw
 
-__all__ = ["Cell", "Plan", "Run", "SegmentPlan", "fidelity_of", "make_plan"]
+__all__ = [
+    "Cell",
+    "Plan",
+    "Run",
+    "SegmentPlan",
+    "fidelity_of",
+    "fingerprint_of",
+    "identity_of",
+    "make_plan",
+    "num_gpus_of",
+    "plain",
+]
 
 
 @dataclasses.dataclass(kw_only=True, slots=True)
@@ -147,12 +158,17 @@ class Plan:
         return runs
 
 
-def make_plan(grid: Grid, load: Callable[[WorkloadConfig, int], LoadedWorkload]) -> Plan:
+def make_plan(
+    grid: Grid,
+    load: Callable[[WorkloadConfig, int], LoadedWorkload],
+    measure: Callable[[LoadedWorkload, WorkloadConfig, ModelConfig], LoadedWorkload] = lambda loaded, *_: loaded,
+) -> Plan:
     """Lay out the grid.
 
     Args:
         grid: A validated configuration.
         load: Reads a workload: (its config, the sweep's seed) -> its requests.
+        measure: Gives a workload's requests what is known of them with one model.
 
     Raises:
         workloads.WorkloadError: A workload cannot be read, or is not on this machine.
@@ -164,9 +180,10 @@ def make_plan(grid: Grid, load: Callable[[WorkloadConfig, int], LoadedWorkload])
     cells = []
     for model in grid.models:
         for workload in grid.workloads:
+            measured = measure(loaded[workload.name], workload, model)
             for batch_size in sweep.batch_sizes:
-                segments, left_out = _segments(loaded[workload.name], workload, batch_size, sweep.seed)
-                fingerprint = _fingerprint(segments)
+                segments, left_out = _segments(measured, workload, batch_size, sweep.seed)
+                fingerprint = fingerprint_of(segments)
                 for temperature in sweep.temperatures:
                     for arm in grid.arms:
                         cell = Cell(
@@ -181,10 +198,10 @@ def make_plan(grid: Grid, load: Callable[[WorkloadConfig, int], LoadedWorkload])
                             batch_size=batch_size,
                             temperature=temperature,
                             seed=sweep.seed,
-                            num_gpus=_num_gpus(sweep.engine, batch_size),
+                            num_gpus=num_gpus_of(sweep.engine, batch_size),
                             segments=segments,
-                            workload_source=loaded[workload.name].source,
-                            workload_dropped=loaded[workload.name].dropped,
+                            workload_source=measured.source,
+                            workload_dropped=measured.dropped,
                             workload_fingerprint=fingerprint,
                             left_out=left_out,
                             coefficients=_coefficients(arm, model),
@@ -203,7 +220,8 @@ def fidelity_of(engine: EngineConfig) -> Fidelity:
     return Fidelity.gpu if engine.kind is EngineKind.vllm else Fidelity.cpu
 
 
-def _num_gpus(engine: EngineConfig, batch_size: int) -> int:
+def num_gpus_of(engine: EngineConfig, batch_size: int) -> int:
+    """GPUs of a server at a batch size."""
     if engine.kind is EngineKind.vllm_cpu:
         return 0
     return engine.tensor_parallel_size_at.get(batch_size, engine.tensor_parallel_size)
@@ -244,7 +262,8 @@ def _segments(
                 left_out.append(f"{name} ({len(group)})")
                 continue
             # Table 4: a bucket runs at least all its own prompts; an unbucketed set runs exactly the number asked for
-            target = len(group) if num_prompts is None else num_prompts
+            passes = workload.num_passes_at.get(batch_size, 1)
+            target = passes * len(group) if num_prompts is None else num_prompts
             if label is not None:
                 target = max(target, len(group))
             drawn = draw(group, target, seed)
@@ -265,7 +284,8 @@ def _group(requests: list[Request], workload: WorkloadConfig) -> Iterable[tuple[
     return groups.items()
 
 
-def _fingerprint(segments: list[SegmentPlan]) -> str:
+def fingerprint_of(segments: list[SegmentPlan]) -> str:
+    """Hash over every request of every segment."""
     digest = hashlib.sha256()
     for segment in segments:
         for request in segment.requests:
@@ -275,7 +295,7 @@ def _fingerprint(segments: list[SegmentPlan]) -> str:
 
 
 def _cell_id(cell: Cell) -> str:
-    identity = {key: _identity(getattr(cell, key)) for key in ("engine", "model", "workload", "arm", "client")} | {
+    identity = {key: identity_of(getattr(cell, key)) for key in ("engine", "model", "workload", "arm", "client")} | {
         "accelerator_type": cell.accelerator_type,
         "batch_size": cell.batch_size,
         "temperature": cell.temperature,
@@ -288,7 +308,8 @@ def _cell_id(cell: Cell) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _identity(config: Any) -> dict[str, Any]:
+def identity_of(config: Any) -> dict[str, Any]:
+    """The fields of a configuration node that can change what is measured, as plain values."""
     return {
         f.name: plain(getattr(config, f.name)) for f in dataclasses.fields(config) if f.metadata.get("identity", True)
     }

@@ -5,12 +5,12 @@ import os
 from pathlib import Path
 
 from harness.config.compose import compose_grid
-from harness.config.schema import WorkloadConfig
+from harness.config.schema import ModelConfig, WorkloadConfig
 from harness.config.validate import validate
 from harness.errors import ConfigError
 from harness.plan import Plan, make_plan
+from harness.workload_data import load_configured, with_own_outputs
 from workloads import LoadedWorkload, MissingDataError, WorkloadError
-from workloads import load as load_workload
 
 __all__ = ["build_plan", "folder_problems", "override_parser", "sweep_folder"]
 
@@ -37,28 +37,31 @@ def build_plan(overrides: list[str], *, missing: list[str] | None = None) -> Pla
     validate(grid)
     absent = set()
 
+    def nothing(workload: WorkloadConfig, error: MissingDataError) -> LoadedWorkload:
+        if missing is None:
+            raise error
+        missing.append(str(error))
+        absent.add(workload.name)
+        return LoadedWorkload(
+            name=workload.name, requests=[], parts=[], source="not available", licence="", citation=""
+        )
+
     def load(workload: WorkloadConfig, seed: int) -> LoadedWorkload:
         try:
-            loaded = load_workload(
-                workload.loader, path=workload.path, revision=workload.revision, seed=seed, options=workload.options
-            )
+            return load_configured(workload, seed)
         except MissingDataError as error:
-            if missing is None:
-                raise
-            missing.append(str(error))
-            absent.add(workload.name)
-            return LoadedWorkload(
-                name=workload.name, requests=[], parts=[], source="not available", licence="", citation=""
-            )
-        unknown = [part for part in workload.parts or [] if part not in loaded.parts]
-        if unknown:
-            raise ConfigError(
-                f"workload.parts: {workload.name} has no part {', '.join(unknown)}. Known: {', '.join(loaded.parts)}."
-            )
-        return loaded
+            return nothing(workload, error)
+
+    def measure(loaded: LoadedWorkload, workload: WorkloadConfig, model: ModelConfig) -> LoadedWorkload:
+        if not loaded.requests:
+            return loaded
+        try:
+            return with_own_outputs(loaded, workload, model)
+        except MissingDataError as error:
+            return nothing(workload, error)
 
     try:
-        plan = make_plan(grid, load)
+        plan = make_plan(grid, load, measure)
     except WorkloadError as error:
         raise ConfigError(str(error)) from error
     for cell in plan.cells:
