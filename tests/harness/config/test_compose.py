@@ -11,6 +11,14 @@ def _error(*overrides: str) -> str:
     return str(caught.value)
 
 
+ABLATIONS = (
+    *("no_copy_length", "no_first_token_terms", "no_match_length"),
+    *("no_position_intercepts", "no_full_match_bonus", "no_agreement"),
+)
+"""Figure 6's estimator features, each left out of a fit of the user's."""
+REFITTED = {f"hybrid_{name}" for name in ABLATIONS}
+
+
 @pytest.mark.parametrize("name", known_options("exp"))
 def test_every_experiment_composes_and_is_valid(name: str) -> None:
     grid = compose_grid([f"+exp={name}"])
@@ -24,6 +32,7 @@ def test_every_group_option_composes_and_is_named_after_its_file(group: str) -> 
     for name in known_options(group):
         # an arm that drafts with a model needs a target that has one
         target = ["model=qwen3-4b"] if group == "arm" else []
+        target += ["arm.coefficients=Qwen3-4B"] if name in REFITTED else []
         grid = compose_grid([f"{group}={name}", *target])
         validate(grid)
         if group not in ("engine", "cluster"):
@@ -171,6 +180,13 @@ def test_coefficients_file_that_is_not_there_says_how_to_fit_it() -> None:
     assert "arm.coefficients" in message
     assert "'fits/qwen3-4b.json', which does not exist" in message
     assert "python -m harness fit" in message
+
+
+def test_every_ablation_of_an_estimator_feature_is_an_arm_and_asks_for_its_fit() -> None:
+    message = _error(*QWEN, f"arms=[{','.join(REFITTED)}]")
+    for name in ABLATIONS:
+        assert f"'coefficients/qwen3-4b-{name}.json', which does not exist (arm hybrid_{name}" in message
+        assert f"with the terms {name} (`python -m harness fit`)" in message
 
 
 def test_unknown_coefficients_list_the_shipped_ones() -> None:
