@@ -14,6 +14,9 @@ _COMMANDS = {
     "sweep": "run a sweep on Ray; a second run does only what is missing",
     "status": "show what of a sweep is done, failed and left",
     "report": "turn a sweep's records into tables, figures and one HTML page",
+    "workload": "show what a workload yields: ids, lengths, edit distances and buckets",
+    "generate": "let the target complete a workload greedily, without speculation",
+    "buckets": "assign requests to edit-distance buckets by the target's own outputs",
     "compare": "say cell by cell whether a sweep is worse than another; exit code 1 if so, for CI",
     "doctor": "check this machine and say what would fail, and why",
 }

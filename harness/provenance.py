@@ -17,7 +17,7 @@ from harness.plan import Cell
 from harness.redact import Redactor
 from harness.schema import Provenance
 
-__all__ = ["collect", "git_state", "package_versions", "utc_now"]
+__all__ = ["code_provenance", "collect", "git_state", "package_versions", "utc_now"]
 
 _PROJECT_ROOT = Path(__file__).resolve().parents[1]
 _CODE = ("analysis", "conf", "harness", "hybrid_spark", "workloads", "pyproject.toml")
@@ -103,6 +103,18 @@ def collect(
         server_env=redactor.env(server_env or {}),
         plugin=redactor.tree(plugin) if plugin is not None else None,
     )
+
+
+def code_provenance() -> dict[str, Any]:
+    """Code, packages and time, for a result that needs no server."""
+    commit, dirty = git_state(_PROJECT_ROOT)
+    return {
+        "git_commit": commit,
+        "git_dirty": dirty,
+        "packages": package_versions(),
+        "python": platform.python_version(),
+        "finished_utc": utc_now(),
+    }
 
 
 def utc_now() -> str:

@@ -26,8 +26,8 @@ EXCEPTIONS = {
 }
 
 
-# the one command that needs Ray, and it imports it only when it starts
-RAY_COMMAND = "harness/commands/sweep.py"
+# the commands that need Ray, and they import it only when they start
+RAY_COMMANDS = {"harness/commands/generate.py", "harness/commands/sweep.py"}
 
 
 def _imports(path: Path, *, top_level: bool = False) -> set[str]:
@@ -85,5 +85,6 @@ def test_only_the_sweep_imports_ray() -> None:
     assert users
     assert all(name.startswith("harness/sweep/") for name in users)
     callers = {name for name, path in _files("harness") if any(_is_in(m, ("harness.sweep",)) for m in _imports(path))}
-    assert {name for name in callers if not name.startswith("harness/sweep/")} == {RAY_COMMAND}
-    assert not any(_is_in(m, ("harness.sweep",)) for m in _imports(ROOT / RAY_COMMAND, top_level=True))
+    assert {name for name in callers if not name.startswith("harness/sweep/")} == RAY_COMMANDS
+    for command in RAY_COMMANDS:
+        assert not any(_is_in(m, ("harness.sweep",)) for m in _imports(ROOT / command, top_level=True))

@@ -1,7 +1,10 @@
 """What several subcommands share: from overrides to a checked plan."""
 
 import argparse
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from harness.config.compose import compose_grid
@@ -12,7 +15,7 @@ from harness.plan import Plan, make_plan
 from harness.workload_data import load_configured, with_own_outputs
 from workloads import LoadedWorkload, MissingDataError, WorkloadError
 
-__all__ = ["build_plan", "folder_problems", "override_parser", "sweep_folder"]
+__all__ = ["build_plan", "folder_problems", "locked_folder", "override_parser", "sweep_folder"]
 
 
 def override_parser(command: str, description: str) -> argparse.ArgumentParser:
@@ -96,3 +99,33 @@ def folder_problems(folder: Path) -> list[str]:
     else:
         return []
     return [f"results_dir: {folder} cannot be written ({reason}). Choose another results_dir=..."]
+
+
+@contextmanager
+def locked_folder(folder: Path, what: str) -> Iterator[None]:
+    """Make a folder and keep a second process of the same kind off it; the lock dies with its process.
+
+    Args:
+        folder: Of a sweep or a generation.
+        what: "sweep" or "generation", for the error.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("a+")
+    except OSError as error:
+        raise ConfigError(
+            f"results_dir: {folder} cannot be written ({error}). Choose another results_dir=..."
+        ) from error
+    with lock as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise ConfigError(
+                f"{folder} is in use by another {what} (pid {file.read().strip() or '?'}). "
+                "Wait for it, or choose another folder (name=..., results_dir=...)."
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield

@@ -1,13 +1,8 @@
 """`python -m harness sweep`: run what is missing of a plan."""
 
-import fcntl
-import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
-from harness.commands.common import build_plan, override_parser, sweep_folder
+from harness.commands.common import build_plan, locked_folder, override_parser, sweep_folder
 from harness.engines import get_engine
 from harness.errors import ConfigError
 from harness.estimate import format_duration, rough_run_s
@@ -33,7 +28,7 @@ def run(argv: list[str]) -> int:
     if problems:
         raise ConfigError(problems)
     folder = sweep_folder(plan)
-    with _only_sweep(folder):
+    with locked_folder(folder, "sweep"):
         # Ray is imported only here: plan and its errors answer without it
         from harness.engines.model import resolve_drafter, resolve_model
         from harness.provenance import package_versions
@@ -67,31 +62,6 @@ def run(argv: list[str]) -> int:
         _note(f"failed: {failure}")
     _note(f"{outcome.num_done} done, {outcome.num_failed} failed; python -m harness report {folder}")
     return 1 if outcome.num_failed else 0
-
-
-@contextmanager
-def _only_sweep(folder: Path) -> Iterator[None]:
-    """Make the folder and keep a second sweep off it while this one runs; the lock dies with its process."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / ".lock").open("a+")
-    except OSError as error:
-        raise ConfigError(
-            f"results_dir: {folder} cannot be written ({error}). Choose another results_dir=..."
-        ) from error
-    with lock as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            raise ConfigError(
-                f"{folder} is in use by another sweep (pid {file.read().strip() or '?'}). "
-                "Wait for it, or choose another name=..."
-            ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
 
 
 def _note(text: str) -> None:

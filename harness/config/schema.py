@@ -166,7 +166,7 @@ class WorkloadConfig:
     """Prompts per run of an unbucketed part, oversampled if the set is smaller; null runs each prompt once."""
     num_prompts_at: dict[int, int] = field(default_factory=dict)
     """Batch size -> prompts per run, where it differs."""
-    num_passes_at: dict[int, int] = _free(default_factory=dict)
+    num_passes_at: dict[int, int] = field(default_factory=dict, metadata={"identity": False})
     """Batch size -> times each request runs, where no number of prompts is set; 1 elsewhere."""
     max_output_tokens: int | None = None
     """Output limit in tokens; null keeps each prompt's own."""
@@ -265,6 +265,8 @@ class SweepConfig:
     """Runs of each cell, each on a fresh server."""
     baseline: str = _free("vanilla")
     """Arm that speedups are relative to."""
+    skip_lossy: bool = _free(False)
+    """Leave out an arm at temperatures where it would change the output distribution (Table 9), rather than refuse."""
     seed: int = 0
     """Seed of sampling, oversampling and order."""
     results_dir: str = _free("results")

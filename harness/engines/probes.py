@@ -15,6 +15,7 @@ __all__ = [
     "get",
     "logged_config",
     "parse_metrics",
+    "post_json",
     "served_models",
     "tail",
 ]
@@ -84,19 +85,29 @@ def complete_chat(base_url: str, model: str, *, timeout_s: float, max_tokens: in
         "max_tokens": max_tokens,
         "temperature": 0.0,
     }
-    request = urllib.request.Request(
-        f"{base_url}/v1/chat/completions",
-        data=json.dumps(body).encode(),
-        headers={"Content-Type": "application/json"},
-    )
-    text = _request(request, timeout_s)
+    answer = post_json(f"{base_url}/v1/chat/completions", body, timeout_s=timeout_s)
     try:
-        num_tokens = int(json.loads(text)["usage"]["completion_tokens"])
+        num_tokens = int(answer["usage"]["completion_tokens"])
     except (ValueError, KeyError, TypeError) as error:
         raise ProbeError(f"the first chat completion came without usage ({error!r})") from error
     if num_tokens < 1:
         raise ProbeError("the first chat completion generated no token")
     return num_tokens
+
+
+def post_json(url: str, body: dict[str, Any], *, timeout_s: float) -> Any:
+    """Return the JSON that a POST of JSON is answered with.
+
+    Raises:
+        ProbeError: No answer in time, an HTTP error, or an answer that is not JSON.
+    """
+    data = json.dumps(body).encode()
+    request = urllib.request.Request(url, data=data, headers={"Content-Type": "application/json"})
+    text = _request(request, timeout_s)
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ProbeError(f"{request.selector} answered something else than JSON ({error})") from error
 
 
 def parse_metrics(text: str) -> dict[str, Any]:
