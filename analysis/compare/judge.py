@@ -76,6 +76,7 @@ class MetricChange:
         p_adjusted: After Holm's correction within its family; null without a noise estimate.
         verdict: better, worse or level; null without a noise estimate.
         gated: Whether its loss is an alarm.
+        resolution: Smallest relative change that would have been significant whatever the other tests say.
     """
 
     metric: str
@@ -85,6 +86,7 @@ class MetricChange:
     p_adjusted: float | None
     verdict: Verdict | None
     gated: bool
+    resolution: float | None
 
 
 @dataclass(kw_only=True, slots=True)
@@ -154,6 +156,9 @@ def judge(pairs: Sequence[Pair], policy: Policy) -> tuple[list[Comparison], int]
             p_adjusted=p,
             verdict=_direction(metric, change, p, policy),
             gated=metric in policy.gates,
+            resolution=change.resolution(
+                policy.alpha / max(1, len(adjusted) if metric in policy.gates else len(watched))
+            ),
         )
     lost = {id(cell): p for (cell, _), p in zip(uncertain, adjusted[len(gated) :], strict=True)}
     for cell in open_cells:

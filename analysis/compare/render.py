@@ -71,6 +71,9 @@ def to_json(comparison: SweepComparison) -> str:
         "counts": c.counts,
         "num_alarms": len(c.alarms) + len(c.problems),
         "median_throughput_ratio": c.median_ratio,
+        "throughput_resolution": dict(zip(("best", "median", "worst"), c.resolution, strict=True))
+        if c.resolution
+        else None,
         "base": _sweep_json(c.base),
         "head": _sweep_json(c.head),
         "changed": c.changed,
@@ -145,6 +148,10 @@ def _table(c: SweepComparison) -> Table:
     notes = []
     if c.median_ratio is not None and len(c.cells) > 1:
         notes.append(f"Median throughput ratio over all compared cells: {c.median_ratio:.4f}.")
+    if c.resolution is not None:
+        best, middle, worst = (f"{value:.1%}" for value in c.resolution)
+        span = middle if best == worst else f"{middle} in the median cell ({best} to {worst})"
+        notes.append(f"Smallest throughput change these repeats can tell from noise: {span}.")
     title = f"{c.head.name} against {c.base.name if c.base.name != c.head.name else 'BASE'}"
     return Table(name="compare", title=title, fidelity=c.fidelity or None, columns=columns, rows=rows, notes=notes)
 
@@ -244,4 +251,5 @@ def _change_json(change: MetricChange) -> dict[str, Any]:
         "high": change.change.high,
         "p": change.change.p,
         "p_adjusted": change.p_adjusted,
+        "resolution": change.resolution,
     }

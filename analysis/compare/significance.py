@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
-__all__ = ["MIN_CELLS", "LogRatio", "fisher_drop", "holm", "log_ratios"]
+__all__ = ["MIN_CELLS", "LogRatio", "fisher_drop", "holm", "log_ratios", "mean_intervals"]
 
 MIN_CELLS = 5
 """Cells needed to estimate how their variances spread; with fewer each stands alone."""
@@ -35,6 +35,8 @@ class LogRatio:
         p: Two-sided p-value of no change; null without a noise estimate.
         num_base: Repeats of BASE.
         num_head: Repeats of HEAD.
+        error: Standard error of the log ratio; null without a noise estimate.
+        freedom: Its degrees of freedom.
     """
 
     ratio: float
@@ -43,6 +45,14 @@ class LogRatio:
     p: float | None
     num_base: int
     num_head: int
+    error: float | None = None
+    freedom: float | None = None
+
+    def resolution(self, alpha: float) -> float | None:
+        """Smallest relative change whose p-value would be below alpha; null without a noise estimate."""
+        if self.error is None or self.freedom is None:
+            return None
+        return math.expm1(self.error * float(stats.t.isf(alpha / 2, self.freedom)))
 
 
 def log_ratios(
@@ -75,9 +85,37 @@ def log_ratios(
             p=float(p) if known else None,
             num_base=len(b),
             num_head=len(h),
+            error=float(error) if known else None,
+            freedom=float(freedom) if known else None,
         )
-        for (b, h), centre, margin, p, known in zip(logs, centres, margins, p_values, testable, strict=True)
+        for (b, h), centre, margin, p, error, freedom, known in zip(
+            logs, centres, margins, p_values, errors, freedoms, testable, strict=True
+        )
     ]
+
+
+def mean_intervals(
+    values: Sequence[Sequence[float]], *, confidence: float = 0.95
+) -> list[tuple[float, float | None, float | None]]:
+    """(geometric mean, low, high) of each cell, with variances shared as in the tests; nulls for one repeat.
+
+    Args:
+        values: Positive values of each cell's repeats.
+        confidence: Of each interval.
+    """
+    logs = [np.log(np.asarray(repeats, float)) for repeats in values]
+    freedoms = np.array([float(len(x) - 1) for x in logs])
+    known = freedoms > 0
+    squares = np.array([((x - x.mean()) ** 2).sum() for x in logs])
+    variances = np.maximum(squares / np.where(known, freedoms, 1.0), _MIN_SD**2)
+    variances[known], freedoms[known] = _moderate(variances[known], freedoms[known])
+    margins = stats.t.ppf((1 + confidence) / 2, np.where(known, freedoms, 1.0)) * np.sqrt(variances)
+    results: list[tuple[float, float | None, float | None]] = []
+    for x, margin, has_interval in zip(logs, margins, known, strict=True):
+        centre, half = float(x.mean()), float(margin) / math.sqrt(len(x))
+        ends = (math.exp(centre - half), math.exp(centre + half)) if has_interval else (None, None)
+        results.append((math.exp(centre), *ends))
+    return results
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

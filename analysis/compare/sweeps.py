@@ -58,6 +58,17 @@ class SweepComparison:
         ratios = [c.changes["output_throughput_tok_s"] for c in self.cells if "output_throughput_tok_s" in c.changes]
         return median(change.change.ratio for change in ratios) if ratios else None
 
+    @property
+    def resolution(self) -> tuple[float, float, float] | None:
+        """Smallest significant change of throughput: (best cell's, median, worst cell's), as fractions."""
+        found = [
+            change.resolution
+            for cell in self.cells
+            for name, change in cell.changes.items()
+            if name == "output_throughput_tok_s" and change.gated and change.resolution is not None
+        ]
+        return (min(found), median(found), max(found)) if found else None
+
 
 def compare_sweeps(base_dir: Path, head_dir: Path, policy: Policy, *, read_outputs: bool = True) -> SweepComparison:
     """Compare two sweeps cell by cell.

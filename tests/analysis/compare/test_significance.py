@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from analysis.compare.judge import Policy, Verdict, judge
-from analysis.compare.significance import MIN_CELLS, fisher_drop, holm, log_ratios
+from analysis.compare.significance import MIN_CELLS, fisher_drop, holm, log_ratios, mean_intervals
 from tests.analysis.compare.cells import observation, place
 
 NUM_CELLS = 60
@@ -130,3 +130,19 @@ def test_number_of_cells_that_share_noise_is_what_it_says() -> None:
     assert few.low is not None
     assert many.low is not None
     assert many.low > few.low
+
+
+def test_resolution_is_the_change_at_which_the_test_turns() -> None:
+    base, head = [100.0, 101.0, 99.0], [100.0, 101.0, 99.0]
+    resolution = log_ratios([base], [head])[0].resolution(0.01)
+    assert resolution is not None
+    at = [log_ratios([base], [[x * (1 + resolution * f) for x in head]])[0].p for f in (0.999, 1.001)]
+    assert at[0] > 0.01 > at[1]
+
+
+def test_interval_of_one_cell_is_the_t_interval_of_its_logs() -> None:
+    values = [100.0, 103.0, 98.0]
+    ((centre, low, high), (_, none, _)) = mean_intervals([values, [5.0]])
+    expected = stats.ttest_1samp(np.log(values), 0).confidence_interval(0.95)
+    assert (centre, low, high) == pytest.approx((stats.gmean(values), *np.exp(expected)))
+    assert none is None
