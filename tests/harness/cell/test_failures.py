@@ -11,7 +11,7 @@ import pytest
 import harness.cell
 from harness.cell import AbandonedError, run_cell
 from harness.client.process import ClientError
-from harness.config.schema import ClientConfig, EngineConfig, ModelConfig
+from harness.config.schema import ArmConfig, ClientConfig, Drafter, EngineConfig, ModelConfig, Verification
 from harness.engines.model import ResolvedModel
 from harness.errors import ConfigError
 from harness.schema import Status
@@ -33,6 +33,16 @@ def test_server_that_dies_in_the_middle_fails_the_cell(bench: Bench) -> None:
     assert "listening on" in record.failure.log_tail
     assert [s.name for s in record.segments] == ["edits 10-15%"]  # what was measured before is kept
     assert record.derived["edits 10-15%"].num_output_tokens == 20
+
+
+def test_drafter_that_was_retrained_since_the_plan_fails_the_cell(bench: Bench, model_folder: Path) -> None:
+    model = ModelConfig(name="tiny", checkpoint="none", draft_path=str(model_folder))
+    arm = ArmConfig(name="dspark", drafter=Drafter.dspark, verification=Verification.adaptive)
+    record = bench.run(arm=arm, model=model, drafter="0" * 64)
+    stage, kind, message = failure_of(record)
+    assert (stage, kind) == ("start", "ConfigError")
+    assert "model.draft_path" in message
+    assert "another drafter than the one that was planned (000000000000, now " in message
 
 
 def test_every_third_request_failing_fails_the_cell_and_is_counted(bench: Bench) -> None:
