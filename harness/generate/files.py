@@ -4,7 +4,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 from harness.errors import ConfigError
 from harness.generate.job import GenerationJob
@@ -63,9 +63,9 @@ class GenerationWriter:
         self.done: set[str] = set()
         if (job.folder / INFO_FILE).exists():
             self._resume()
-        elif self._outputs.exists():
+        elif self._outputs.exists() and self._outputs.stat().st_size:
             raise ConfigError(f"{self._outputs} is there without its {INFO_FILE}. Move it away, or choose --out.")
-        self._file = self._outputs.open("ab")
+        self._file: BinaryIO | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -73,7 +73,13 @@ class GenerationWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        self.close()
+
+    def close(self) -> None:
+        """Close the outputs."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     @property
     def pending(self) -> list[Request]:
@@ -102,6 +108,8 @@ class GenerationWriter:
         """Append one finished request and sync it to the disk."""
         if record.request_id in self.done:
             return
+        if self._file is None:
+            self._file = self._outputs.open("ab")
         self._file.write(record.to_json().encode() + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -122,7 +130,7 @@ class GenerationWriter:
 
     def finish(self) -> None:
         """Put the lines of a complete generation into the workload's order."""
-        self._file.close()
+        self.close()
         generation = read_generation(self._job.folder)
         by_id = {record.request_id: record for record in generation.records}
         ordered = [by_id[request.id] for request in self._job.requests if request.id in by_id]
