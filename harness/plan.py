@@ -20,6 +20,7 @@ from harness.config.arms import (
 )
 from harness.config.compose import Grid
 from harness.config.files import checkpoint_digest, find_path
+from harness.config.lossless import temperatures_of
 from harness.config.schema import (
     ArmConfig,
     ClientConfig,
@@ -186,6 +187,8 @@ def make_plan(
                 fingerprint = fingerprint_of(segments)
                 for temperature in sweep.temperatures:
                     for arm in grid.arms:
+                        if temperature not in temperatures_of(arm, sweep):
+                            continue
                         cell = Cell(
                             cell_id="",
                             sweep=sweep.name,

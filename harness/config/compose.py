@@ -29,7 +29,7 @@ from harness.errors import ConfigError
 __all__ = ["CONF_DIR", "GROUPS", "Grid", "compose_grid", "known_options"]
 
 CONF_DIR = Path(__file__).resolve().parents[2] / "conf"
-GROUPS = ("engine", "cluster", "model", "workload", "arm", "exp")
+GROUPS = ("engine", "cluster", "model", "workload", "arm", "exp", "scale")
 _AXES = {"models": "model", "workloads": "workload", "arms": "arm"}
 
 
@@ -170,8 +170,16 @@ def _check_keys(parsed: list[Override]) -> None:
                 problems.append(f"+{key}={value} must be written {key}={value}, as the group has a default.")
         elif not key.startswith("hydra"):
             problems += _unknown_key(key)
+    if any(override.key_or_group == "scale" for override in parsed) and not _has_scales(parsed):
+        problems.append("scale is for experiments that come in several: write +exp=figure1 scale=smoke, for example.")
     if problems:
         raise ConfigError(problems)
+
+
+def _has_scales(parsed: list[Override]) -> bool:
+    names = [override.value() for override in parsed if override.key_or_group == "exp"]
+    paths = [CONF_DIR / "exp" / f"{name}.yaml" for name in names]
+    return any(path.is_file() and "/scale:" in path.read_text(encoding="utf-8") for path in paths)
 
 
 def _not_one_name(group: str, value: Any, known: list[str]) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from harness.config.arms import arm_problems
 from harness.config.compose import Grid, known_options
+from harness.config.lossless import temperatures_of
 from harness.config.schema import (
     ClientConfig,
     EngineConfig,
@@ -40,7 +41,7 @@ def validate(grid: Grid) -> None:
     for workload in grid.workloads:
         problems += _workload(workload)
     for arm in grid.arms:
-        problems += arm_problems(arm, grid.models, grid.sweep.temperatures)
+        problems += arm_problems(arm, grid.models, temperatures_of(arm, grid.sweep))
     if problems:
         raise ConfigError(problems)
 
