@@ -76,6 +76,7 @@ def _load(context: LoadContext) -> LoadedWorkload:
     options: CanItEditOptions = context.options
 
     def parse(row: Row) -> Request:
+        _check_row(row)
         before, after = row.text("before", allow_empty=True), row.text("after", allow_empty=True)
         instruction = row.text(f"instruction_{options.instruction_kind}")
         return make_request(

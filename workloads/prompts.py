@@ -1,5 +1,7 @@
 """Prompts that more than one workload uses."""
 
+import re
+
 Messages = list[dict[str, str]]
 
 
@@ -11,10 +13,7 @@ def user_turn(content: str, *, system: str | None = None) -> Messages:
 
 def fenced(program: str, language: str) -> str:
     """Put a program in a fence longer than any run of backticks inside it, so that it can be read back."""
-    longest = run = 0
-    for character in program:
-        run = run + 1 if character == "`" else 0
-        longest = max(longest, run)
+    longest = max(map(len, re.findall("`+", program)), default=0)
     fence = "`" * max(3, longest + 1)
     body = program if program.endswith("\n") else program + "\n"
     return f"{fence}{language}\n{body}{fence}"

@@ -13,7 +13,7 @@ from workloads.hub import HubDataset
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(WorkloadError, match="one of sample, nextcoder, canitedit, jsonl, got 'nosuch'"):
+    with pytest.raises(WorkloadError, match=r"one of sample, nextcoder, editbench, .+, jsonl, got 'nosuch'"):
         workloads.load("nosuch")
     with pytest.raises(WorkloadError, match="nextcoder"):
         workloads.check_available("nosuch")
