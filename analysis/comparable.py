@@ -43,6 +43,9 @@ def why_not_comparable(arm: list[Record], baseline: list[Record]) -> str | None:
         key = different[0]
         more = f" and {len(different) - 1} more" if len(different) > 1 else ""
         return f"not comparable with the baseline: {key} is {ours.get(key)!r} here and {theirs.get(key)!r} there{more}"
+    drafters = sorted({r.provenance.drafter_fingerprint for r in [*arm, *baseline] if r.provenance.drafter_fingerprint})
+    if len(drafters) > 1:
+        return f"not comparable with the baseline: other drafters ({' and '.join(d[:12] for d in drafters)})"
     hardware = sorted({_hardware(record) for record in [*arm, *baseline]})
     if len(hardware) > 1:
         return f"not comparable with the baseline: repeats ran on different hardware ({'; '.join(hardware)})"
