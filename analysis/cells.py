@@ -167,8 +167,8 @@ def _segment(
         ratio = speedup(throughputs, baseline, seed=seed)
     return SegmentResult(
         name=name,
-        part=rows[0]["part"] if rows else None,
-        bucket=rows[0]["bucket"] if rows else None,
+        part=_text(rows[0]["part"]) if rows else None,
+        bucket=_text(rows[0]["bucket"]) if rows else None,
         throughput=throughput,
         throughputs=throughputs,
         acceptance=acceptance,
@@ -197,6 +197,11 @@ def _total(rows: list[dict[str, Any]], column: str) -> float | None:
     values = [_number(row[column]) for row in rows]
     present = [value for value in values if value is not None]
     return sum(present) if present and len(present) == len(values) else None
+
+
+def _text(value: Any) -> str | None:
+    """A name; pandas holds a missing one as NaN."""
+    return value if isinstance(value, str) else None
 
 
 def _number(value: Any) -> float | None:

@@ -10,6 +10,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from analysis.coverage import MEASURED
+from analysis.exhibits import Exhibit, Made, Missing
 from analysis.figures import FigureFile
 from analysis.provenance import Fact
 from analysis.tables import Table, to_html, to_markdown
@@ -36,7 +38,9 @@ class Page:
         findings: Opening sentences.
         problems: What makes the report incomplete.
         notes: What was set aside, and cautions.
-        tables: Tables in order, the headline first.
+        tables: Tables of any sweep in order, the headline first.
+        exhibits: Tables and figures of the paper, in its order.
+        missing: Those that these records cannot give.
         figures: Figures in order.
         failures: (which repeat, why and the log's last lines).
         facts: Provenance.
@@ -52,9 +56,16 @@ class Page:
     notes: list[str]
     tables: list[Table]
     figures: list[FigureFile]
+    exhibits: list[tuple[Exhibit, Made]] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
     failures: list[tuple[str, str]] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
     configs: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def every_table(self) -> list[Table]:
+        """Tables of the sweep, then the paper's with their twins."""
+        return [*self.tables, *(t for _, made in self.exhibits for t in [*made.tables, *made.twins])]
 
 
 def to_html_page(page: Page) -> str:
@@ -62,7 +73,17 @@ def to_html_page(page: Page) -> str:
     return _template().render(
         page=page,
         tables=[_html_table(table, number) for number, table in enumerate(page.tables, 1)],
-        figures=[{"file": figure, "uri": _data_uri(figure.svg)} for figure in page.figures],
+        figures=[_html_figure(figure, f"Figure S{number}") for number, figure in enumerate(page.figures, 1)],
+        exhibits=[
+            {
+                "exhibit": exhibit,
+                "tables": [_html_table(table, 0) for table in made.tables],
+                "twins": [_html_table(table, 0) for table in made.twins],
+                "figures": [_html_figure(figure, figure.label or exhibit.label) for figure in made.figures],
+            }
+            for exhibit, made in page.exhibits
+        ],
+        coverage=MEASURED,
     )
 
 
@@ -75,8 +96,10 @@ def to_markdown_page(page: Page) -> str:
         lines += ["", "## Problems", "", *(f"- {escape_markdown(problem)}" for problem in page.problems)]
     if page.notes:
         lines += ["", "## Notes", "", *(f"- {escape_markdown(note)}" for note in page.notes)]
-    lines += ["", "## Tables", ""]
-    lines += [to_markdown(_shortened(table)) for table in page.tables]
+    lines += ["", to_markdown(_shortened(page.tables[0]))]
+    lines += _markdown_exhibits(page)
+    lines += ["", "## Tables of this sweep", ""]
+    lines += [to_markdown(_shortened(table)) for table in page.tables[1:]]
     if page.figures:
         lines += ["## Figures", ""]
         for figure in page.figures:
@@ -92,13 +115,34 @@ def to_markdown_page(page: Page) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _markdown_exhibits(page: Page) -> list[str]:
+    lines = ["", "## Tables and figures of the paper", ""]
+    for exhibit, made in page.exhibits:
+        lines += [to_markdown(_shortened(table)) for table in [*made.tables, *made.twins]]
+        for figure in made.figures:
+            title = escape_markdown(figure.title)
+            lines += [f"![{title}](figures/{figure.svg.name})", ""]
+            label = escape_markdown(figure.label or exhibit.label)
+            lines += [f"**{label}.** {title}. {escape_markdown(figure.caption)}", ""]
+    if page.missing:
+        lines += ["Not in these records:", ""]
+        for m in page.missing:
+            text = f"{m.exhibit.label}, {m.exhibit.title}: needs {m.exhibit.needs}."
+            lines.append(f"- {escape_markdown(text)} `{m.command}`")
+    return lines
+
+
+def _html_figure(figure: FigureFile, label: str) -> dict[str, Any]:
+    return {"file": figure, "uri": _data_uri(figure.svg), "label": label}
+
+
 def _html_table(table: Table, number: int) -> dict[str, Any]:
     shown = _shortened(table)
     return {
         "table": table,
         "number": number,
         # `to_html` escapes every field
-        "html": Markup(to_html(shown, number)),
+        "html": Markup(to_html(shown, f"S{number}")),
         "folded": len(shown.rows) > _LONG and number > 1,
     }
 

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import TextIO
 
 from analysis.cells import CellResult, summarise
+from analysis.exhibits import Evidence, make_exhibits
+from analysis.exhibits.headline import headline
 from analysis.figures import FigureFile, acceptance_figures, speedup_figures
 from analysis.findings import findings
 from analysis.identity import compare_outputs
 from analysis.load import FIDELITY_MEANING, Sweep, load_sweep
 from analysis.page import Page, to_html_page, to_markdown_page
 from analysis.provenance import arm_configs, cautions, log_tails, provenance_facts
-from analysis.tables import Table, to_csv, to_text
+from analysis.tables import Table, to_csv, to_latex, to_markdown, to_text
 from analysis.tables.acceptance import acceptance_table
 from analysis.tables.failures import failures_table, holes
 from analysis.tables.identity import differences_table, identity_table
@@ -66,8 +68,9 @@ def write_report(sweep_dir: Path, out_dir: Path | None = None, *, seed: int = 0)
     out = out_dir if out_dir is not None else sweep_dir / "report"
     out.mkdir(parents=True, exist_ok=True)
     page = _build(sweep, fidelity, out, seed)
-    for table in page.tables:
-        _write(out / "tables" / f"{table.name}.csv", to_csv(table))
+    for table in page.every_table:
+        for suffix, render in (("csv", to_csv), ("md", to_markdown), ("tex", to_latex)):
+            _write(out / "tables" / f"{table.name}.{suffix}", render(table))
     markdown_path, html_path = out / "report.md", out / "index.html"
     _write(markdown_path, to_markdown_page(page))
     _write(html_path, to_html_page(page))
@@ -113,6 +116,8 @@ def _build(sweep: Sweep, fidelity: str | None, out: Path, seed: int) -> Page:
         failures,
     ]
     facts = provenance_facts(sweep)
+    evidence = Evidence(sweep=sweep, cells=cells, seed=seed)
+    exhibits = make_exhibits(evidence, out / "figures")
     problems = [*sweep.problems, *holes(sweep, failures)]
     if not sweep.records and not sweep.failed:
         problems.insert(0, f"{sweep.root}: no records.")
@@ -123,10 +128,12 @@ def _build(sweep: Sweep, fidelity: str | None, out: Path, seed: int) -> Page:
         meaning=FIDELITY_MEANING[fidelity]
         if fidelity
         else "The folder holds no readable record: there is nothing to show.",
-        findings=findings(cells, identities, fidelity, baseline) if cells else [],
+        findings=[*headline(evidence), *findings(cells, identities, fidelity, baseline)] if cells else [],
         problems=problems,
         notes=[*cautions(facts), *sweep.notes],
         tables=tables,
+        exhibits=exhibits.made,
+        missing=exhibits.missing,
         figures=_figures(cells, fidelity, out / "figures", baseline),
         failures=log_tails(sweep.failed),
         facts=facts,

@@ -40,6 +40,7 @@ class FigureFile:
         svg: SVG file.
         pdf: PDF file.
         width_in: Width in inches.
+        label: Its number in the paper, such as "Figure 5"; null for figures of this report alone.
     """
 
     name: str
@@ -48,6 +49,7 @@ class FigureFile:
     svg: Path
     pdf: Path
     width_in: float
+    label: str | None = None
 
 
 def arm_styles(labels: Sequence[str]) -> dict[str, ArmStyle]:
@@ -90,15 +92,17 @@ def styled() -> Iterator[None]:
         yield
 
 
-def new_figure(num_rows: int, num_columns: int, *, panel_width_in: float, panel_height_in: float) -> tuple[Figure, Any]:
-    """A figure with a grid of panels, sizes in inches.
+def new_figure(
+    num_rows: int, num_columns: int, *, panel_width_in: float, panel_height_in: float, share_y: bool = True
+) -> tuple[Figure, Any]:
+    """A figure with a grid of panels, sizes in inches; `share_y` gives each row one scale.
 
     Returns:
         The figure and its axes as a two-dimensional array.
     """
     size = (max(3.4, num_columns * panel_width_in), num_rows * panel_height_in + 0.75)
     figure = Figure(figsize=size, layout="constrained")
-    axes = figure.subplots(num_rows, num_columns, squeeze=False, sharey="row")
+    axes = figure.subplots(num_rows, num_columns, squeeze=False, sharey="row" if share_y else False)
     return figure, axes
 
 

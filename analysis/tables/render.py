@@ -22,7 +22,8 @@ _SUPERSCRIPT = str.maketrans("abcdefghijklmnoprstuvwxyz", "ᵃᵇᶜᵈᵉᶠᵍ
 def to_markdown(table: Table) -> str:
     """GitHub-flavoured Markdown with the caption above and the notes below."""
     marks, columns = table.footnotes(), table.shown_columns
-    lines = [f"**{escape_markdown(table.caption)}**", ""]
+    name = f"{table.label}. " if table.label else ""
+    lines = [f"**{escape_markdown(name + table.caption)}**", ""]
     if table.rows:
         lines.append("| " + " | ".join(escape_markdown(c.title) for c in columns) + " |")
         lines.append("|" + "|".join("---:" if _numeric(table, c) else "---" for c in columns) + "|")
@@ -58,10 +59,16 @@ def to_csv(table: Table) -> str:
     return out.getvalue()
 
 
-def to_html(table: Table, number: int | None = None) -> str:
-    """A `<figure>` with the caption above a table ruled as in a paper."""
+def to_html(table: Table, number: int | str | None = None) -> str:
+    """A `<figure>` with the caption above a table ruled as in a paper.
+
+    Args:
+        table: The table; its own label comes before `number`.
+        number: Number of a table without a label.
+    """
     marks, columns = table.footnotes(), table.shown_columns
-    label = f"<b>Table {number}.</b> " if number is not None else ""
+    name = table.label or (f"Table {number}" if number is not None else None)
+    label = f"<b>{_escape(name)}.</b> " if name else ""
     parts = [f'<figure class="table" id="table-{_escape(table.name)}"><figcaption>{label}{_escape(table.caption)}']
     parts.append("</figcaption>")
     if table.rows:

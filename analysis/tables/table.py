@@ -71,6 +71,7 @@ class Table:
         columns: Columns in order.
         rows: One mapping per row, column key -> field.
         notes: Sentences below the table.
+        label: Its number in the paper, such as "Table 11"; null for tables of this report alone.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Table:
     columns: list[Column]
     rows: list[dict[str, Entry]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    label: str | None = None
 
     @property
     def shown_columns(self) -> list[Column]:

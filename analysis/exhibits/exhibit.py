@@ -1,0 +1,157 @@
+"""What an exhibit of the paper is: how it is made, what it needs, and its twin beside the paper's values."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from analysis.exhibits.evidence import Evidence
+from analysis.figures.style import FigureFile
+from analysis.paper import PaperValue
+from analysis.statistics import Estimate, Ratio
+from analysis.tables.table import Column, Entry, Hole, Table
+
+__all__ = ["Exhibit", "Made", "Missing", "TwinRow", "twin_table"]
+
+
+@dataclass(kw_only=True, slots=True)
+class Made:
+    """Tables and figures that the records gave.
+
+    Args:
+        tables: The exhibit, once for each model or workload it is made for.
+        twins: The paper's values beside ours.
+        figures: The same of a figure.
+    """
+
+    tables: list[Table] = field(default_factory=list)
+    twins: list[Table] = field(default_factory=list)
+    figures: list[FigureFile] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.tables or self.figures)
+
+
+@dataclass(kw_only=True, slots=True, frozen=True)
+class Exhibit:
+    """One table or figure of the paper.
+
+    Args:
+        label: "Table 11".
+        title: What it shows.
+        experiments: Experiments that give its records.
+        needs: Which records it is made from.
+        make: Makes it; what it returns is empty where there are no such records.
+    """
+
+    label: str
+    title: str
+    experiments: tuple[str, ...]
+    needs: str
+    make: Callable[[Evidence, Path], Made]
+
+
+@dataclass(kw_only=True, slots=True, frozen=True)
+class Missing:
+    """An exhibit without records.
+
+    Args:
+        exhibit: Which.
+        asked: Whether this sweep's experiment is one that should have given it.
+    """
+
+    exhibit: Exhibit
+    asked: bool
+
+    @property
+    def command(self) -> str:
+        """What to run."""
+        return f"python -m harness sweep +exp={self.exhibit.experiments[0]}"
+
+
+@dataclass(kw_only=True, slots=True, frozen=True)
+class TwinRow:
+    """One value of the paper beside ours.
+
+    Args:
+        what: Where it stands, column key -> text.
+        paper: The printed value.
+        ours: Ours.
+    """
+
+    what: dict[str, Entry]
+    paper: PaperValue
+    ours: Entry
+
+
+def twin_table(of: Table, columns: list[Column], rows: list[TwinRow]) -> Table | None:
+    """The paper's values beside ours, one row each; null without a value that both have.
+
+    Args:
+        of: The table it belongs to.
+        columns: Columns that place a value.
+        rows: Every printed value whose place the records have.
+    """
+    if not any(_value(row.ours) is not None for row in rows):
+        return None
+    digits = max(row.paper.digits for row in rows)
+    table = Table(
+        name=f"{of.name}_paper",
+        title=f"{of.title}: paper and ours",
+        label=of.label,
+        fidelity=of.fidelity,
+        columns=[
+            *columns,
+            Column(key="paper", title="Paper"),
+            Column(key="ours", title="Ours", digits=max(digits, 2), kind="ratio"),
+            Column(key="n", title="n"),
+            Column(key="ratio", title="Ours / paper", digits=3),
+            Column(key="inside", title="Our CI contains the paper's value"),
+        ],
+    )
+    found = 0
+    for row in rows:
+        ours = row.ours
+        value = _value(ours)
+        inside = _inside(ours, row.paper)
+        found += inside == "yes"
+        table.rows.append(
+            row.what
+            | {
+                "paper": _printed(row.paper),
+                "ours": ours,
+                "n": str(ours.n) if isinstance(ours, Estimate) and ours.n else None,
+                "ratio": None if value is None or not row.paper.value else value / row.paper.value,
+                "inside": inside,
+            }
+        )
+    judged = sum(row["inside"] in ("yes", "no") for row in table.rows)
+    table.notes.append(
+        f"Our interval contains the paper's value, up to its rounding, in {found} of {judged} places with an interval."
+    )
+    return table
+
+
+def _value(entry: Entry) -> float | None:
+    if isinstance(entry, Estimate):
+        return entry.value
+    return float(entry) if isinstance(entry, int | float) and not isinstance(entry, bool) else None
+
+
+def _inside(ours: Entry, paper: PaperValue) -> str | None:
+    """Whether our interval reaches the interval that rounds to the printed value."""
+    if not isinstance(ours, Estimate) or ours.low is None or ours.high is None:
+        return None
+    half = 0.5 * 10**-paper.digits
+    return "yes" if ours.low <= paper.value + half and paper.value - half <= ours.high else "no"
+
+
+def _printed(paper: PaperValue) -> str:
+    text = f"{paper.value:.{paper.digits}f}"
+    if paper.low is not None and paper.high is not None:
+        text += f" [{paper.low:.{paper.digits}f}, {paper.high:.{paper.digits}f}]"
+    return text + ("\u00b0" if paper.level else "")
+
+
+def as_ratio(entry: Entry) -> Ratio | Hole | None:
+    """A table's field as a ratio, for twins."""
+    return entry if isinstance(entry, Ratio | Hole) else None

@@ -1,0 +1,213 @@
+"""Every table and figure of the paper that this project makes, in the paper's order."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from analysis.exhibits import arms, calibration, figures, policies, speedups, steps
+from analysis.exhibits.evidence import Evidence
+from analysis.exhibits.exhibit import Exhibit, Made, Missing
+
+__all__ = ["EXHIBITS", "Exhibits", "make_exhibits"]
+
+_FIT = calibration.NEEDS
+
+EXHIBITS = (
+    Exhibit(
+        label="Table 1",
+        title="Policies where they are lossless, over DSpark",
+        experiments=("policies",),
+        needs=policies.NEEDS_1,
+        make=policies.table_1,
+    ),
+    Exhibit(
+        label="Table 5",
+        title="Fitted estimator coefficients",
+        experiments=("calibration",),
+        needs=_FIT,
+        make=calibration.table_5,
+    ),
+    Exhibit(
+        label="Table 6",
+        title="The estimator built up one term at a time",
+        experiments=("estimator_ladder",),
+        needs=arms.NEEDS_6,
+        make=arms.table_6,
+    ),
+    Exhibit(
+        label="Table 7",
+        title="Coefficients of estimators 1 to 5",
+        experiments=("calibration",),
+        needs=_FIT,
+        make=calibration.table_7,
+    ),
+    Exhibit(
+        label="Table 8",
+        title="Chain value at the slot price",
+        experiments=("chain_value",),
+        needs=steps.NEEDS_8,
+        make=steps.table_8,
+    ),
+    Exhibit(
+        label="Table 10",
+        title="Out of distribution for the DSpark drafter",
+        experiments=("out_of_distribution", "long_context"),
+        needs=speedups.NEEDS_10,
+        make=speedups.table_10,
+    ),
+    Exhibit(
+        label="Table 11",
+        title="Speedup over vanilla decoding by edit distance",
+        experiments=("figure1", "nextcoder"),
+        needs=speedups.NEEDS_11,
+        make=speedups.table_11,
+    ),
+    Exhibit(
+        label="Table 12",
+        title="Speedup over DSpark by workload",
+        experiments=("editing", "nextcoder", "editbench", "chat"),
+        needs=speedups.NEEDS_12,
+        make=speedups.table_12,
+    ),
+    Exhibit(
+        label="Table 13",
+        title="Policies in four sampling regimes, edits",
+        experiments=("policies",),
+        needs=policies.NEEDS_13,
+        make=policies.table_13,
+    ),
+    Exhibit(
+        label="Table 14",
+        title="Policies in four sampling regimes, chat",
+        experiments=("policies",),
+        needs=policies.NEEDS_14,
+        make=policies.table_14,
+    ),
+    Exhibit(
+        label="Table 15",
+        title="Policies above T=0 on SPEED-Bench",
+        experiments=("speedbench_t1",),
+        needs=policies.NEEDS_15,
+        make=policies.table_15,
+    ),
+    Exhibit(
+        label="Table 16",
+        title="Stale budget sizing",
+        experiments=("staleness",),
+        needs=steps.NEEDS_16,
+        make=steps.table_16,
+    ),
+    Exhibit(
+        label="Section 5.4",
+        title="Hybrid Spark over the n-gram drafter with AV",
+        experiments=("figure1",),
+        needs="Hybrid Spark and the n-gram drafter with adaptive verification",
+        make=arms.ngram_alone,
+    ),
+    Exhibit(
+        label="Section 5.5",
+        title="Transfer of the estimator between models",
+        experiments=("transfer",),
+        needs="Hybrid Spark with its own and with another model's coefficients",
+        make=arms.transfer,
+    ),
+    Exhibit(
+        label="Section 5.6",
+        title="Overhead of the second drafter",
+        experiments=("overhead",),
+        needs="DSpark and Hybrid Spark that never selects the n-gram chain",
+        make=arms.overhead,
+    ),
+    Exhibit(
+        label="Figure 1",
+        title="Speedup over vanilla decoding by edit distance",
+        experiments=("figure1", "nextcoder"),
+        needs=speedups.NEEDS_11,
+        make=figures.figure_1,
+    ),
+    Exhibit(
+        label="Figure 2",
+        title="Conditional acceptance by draft position",
+        experiments=("calibration",),
+        needs=figures.NEEDS_2,
+        make=figures.figure_2,
+    ),
+    Exhibit(
+        label="Figure 4",
+        title="Conditional acceptance by match and copy length",
+        experiments=("calibration",),
+        needs=_FIT,
+        make=calibration.figure_4,
+    ),
+    Exhibit(
+        label="Figure 5",
+        title="Speedup over DSpark by workload, batch size and edit distance",
+        experiments=("editing", "nextcoder"),
+        needs=speedups.NEEDS_12,
+        make=figures.figure_5,
+    ),
+    Exhibit(
+        label="Figure 6",
+        title="Components of Hybrid Spark, each removed",
+        experiments=("ablation", "calibration"),
+        needs="Hybrid Spark with and without a component (left), " + _FIT + " (right)",
+        make=calibration.ablation_figure,
+    ),
+    Exhibit(
+        label="Figure 6 (left), values",
+        title="Throughput with one component removed",
+        experiments=("ablation",),
+        needs="Hybrid Spark with and without a component",
+        make=arms.ablation,
+    ),
+    Exhibit(
+        label="Figure 7",
+        title="Acceptance length per workload",
+        experiments=("editing", "chat"),
+        needs=speedups.NEEDS_12,
+        make=figures.figure_7,
+    ),
+    Exhibit(
+        label="Figure 8",
+        title="EditBench by edit distance",
+        experiments=("editbench", "editing"),
+        needs=figures.NEEDS_8,
+        make=figures.figure_8,
+    ),
+    Exhibit(
+        label="Figure 9",
+        title="Context length on SPEED-Bench",
+        experiments=("context_length",),
+        needs=figures.NEEDS_9,
+        make=figures.figure_9,
+    ),
+)
+
+
+@dataclass(kw_only=True, slots=True)
+class Exhibits:
+    """What a sweep's records gave of the paper.
+
+    Args:
+        made: Exhibits in the paper's order, each with its tables, twins and figures.
+        missing: Those without records.
+    """
+
+    made: list[tuple[Exhibit, Made]] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+
+
+def make_exhibits(evidence: Evidence, folder: Path) -> Exhibits:
+    """Make every exhibit that the records allow.
+
+    Args:
+        evidence: A sweep's results.
+        folder: Where figures go.
+    """
+    result = Exhibits()
+    for exhibit in EXHIBITS:
+        made = exhibit.make(evidence, folder) if evidence.fidelity is not None else Made()
+        if made:
+            result.made.append((exhibit, made))
+        else:
+            result.missing.append(Missing(exhibit=exhibit, asked=evidence.experiment in exhibit.experiments))
+    return result
