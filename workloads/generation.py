@@ -7,6 +7,7 @@ every reader shares this one description.
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,7 @@ def read_generation(path: str | Path, *, partial: bool = False) -> Generation:
     if outputs.is_file() and outputs.stat().st_size:
         rows: Iterable[Row] = read_rows(outputs)
         if partial and (num := _num_finished_lines(outputs)) is not None:
-            rows = _first(rows, num)
+            rows = islice(rows, num)  # never looks at the line after them
         records = parse_rows(rows, lambda row: parse_record(row, vocab_size=info.vocab_size))
     seen: set[str] = set()
     for record in records:
@@ -241,10 +242,3 @@ def _num_finished_lines(path: Path) -> int | None:
     """Lines that end in a line end, if the last one does not; None where every line does."""
     data = path.read_bytes()
     return None if data.endswith(b"\n") else data.count(b"\n")
-
-
-def _first(rows: Iterable[Row], num: int) -> Iterable[Row]:
-    for row in rows:
-        if row.number > num:
-            return
-        yield row

@@ -216,6 +216,9 @@ class Handler(BaseHTTPRequestHandler):
         num_tokens = min(limit, options.num_tokens or limit)
         faulty_at = num_tokens // 2 if options.fault_after_tokens is None else options.fault_after_tokens
         ids = prompt_ids(body["messages"])
+        if len(ids) >= options.max_model_len:
+            self._send_json({"error": {"message": "the prompt is longer than the context", "code": 400}}, 400)
+            return
         stream = bool(body.get("stream"))
         if stream:
             self.send_response(200)
@@ -257,7 +260,10 @@ class Handler(BaseHTTPRequestHandler):
             state.num_succeeded += 1
         if not stream:
             message = {"role": "assistant", "content": "".join(words)}
-            answer = _chunk({"message": message, "finish_reason": "length"}) | {"prompt_token_ids": self._served(ids)}
+            choice: dict[str, Any] = {"message": message, "finish_reason": "length"}
+            if body.get("return_token_ids"):
+                choice["token_ids"] = list(range(100, 100 + sent))
+            answer = _chunk(choice) | {"prompt_token_ids": self._served(ids)}
             self._send_json(answer if fault == "no-usage" else answer | {"usage": usage})
             return
         self._event(_chunk({"delta": {}, "finish_reason": "length"}))
