@@ -48,6 +48,7 @@ test: model lint
 bench: env
 	$(PY) bench/scan.py
 	$(PY) bench/memory.py
+	$(PY) bench/edit_distance.py
 	$(PY) bench/replay.py
 
 # The one target without an environment: a GPU machine brings its own torch and Triton.
