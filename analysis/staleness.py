@@ -191,8 +191,8 @@ def _survivals(frame: pd.DataFrame, column: str) -> NDArray[np.float32]:
 def _chunks(frame: pd.DataFrame, num_slots: int) -> list[pd.DataFrame]:
     """Steps of one batch size together, few enough to sort at once."""
     chunks = []
-    for num_requests, group in frame.groupby("num_requests", sort=False):
-        step = max(1, _CHUNK_SLOTS // (int(num_requests) * num_slots))
+    for _, group in frame.groupby("num_requests", sort=False):
+        step = max(1, _CHUNK_SLOTS // (int(group["num_requests"].iloc[0]) * num_slots))
         chunks += [group.iloc[start : start + step] for start in range(0, len(group), step)]
     return chunks
 

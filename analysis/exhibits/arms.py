@@ -66,7 +66,8 @@ def table_6(evidence: Evidence, _folder: Path) -> Made:
             row: dict[str, Entry] = {"estimator": str(ladder[arm]), "terms": _TERMS[ladder[arm]]}
             row |= {title.lower(): evidence.ratio(p, arm, "ngram_av", name) for name, title in columns}
             table.rows.append(row)
-        table.rows.append({"estimator": "6", "terms": _TERMS[6]} | {title.lower(): "1" for _, title in columns})
+        full: dict[str, Entry] = {"estimator": "6", "terms": _TERMS[6]}
+        table.rows.append(full | {title.lower(): "1" for _, title in columns})
         table.notes.append(repeats_note(table))
         made.tables.append(table)
         if (p.model, p.workload, p.batch_size) == ("qwen3-4b", "nextcoder", 128):

@@ -86,11 +86,9 @@ def table_7(evidence: Evidence, _folder: Path) -> Made:
         )
         rows: dict[str, dict[str, Entry]] = {}
         for i, fit in ladder.items():
-            rows[str(i)] = (
-                {"estimator": str(i)}
-                | {k: fit[k] for k in _BETA}
-                | {"w": fit["w_rest"] or None, "kappa": fit["kappa_rest"] or None, "delta": fit["delta"] or None}
-            )
+            row: dict[str, Entry] = {"estimator": str(i), **{k: fit[k] for k in _BETA}}
+            row |= {"w": fit["w_rest"] or None, "kappa": fit["kappa_rest"] or None, "delta": fit["delta"] or None}
+            rows[str(i)] = row
         table.rows = list(rows.values())
         made.tables.append(table)
         if model == "qwen3-4b":
@@ -208,7 +206,7 @@ def _log_loss_panels(evidence: Evidence) -> list[Panel]:
 
 def _fits(evidence: Evidence) -> dict[tuple[str, str], Mapping[str, float]]:
     """(Model, terms) -> its coefficients by the names of Table 5; unreadable files are named in the problems."""
-    found = {}
+    found: dict[tuple[str, str], Mapping[str, float]] = {}
     for path in sorted((evidence.sweep.root / FOLDER).glob("*-*.json")):
         model, _, terms = path.stem.rpartition("-")
         try:

@@ -316,7 +316,8 @@ def _acceptance_at(evidence: Evidence, point: Point | None, arm: str, segment: s
 
 def _acceptance_by_position(evidence: Evidence, cell: CellResult) -> list[Entry]:
     """Accepted at a position over accepted at the one before; the first over drafts; repeats and segments summed."""
-    drafts, accepted = 0, []
+    drafts = 0
+    accepted: list[int] = []
     for repeat in evidence.sweep.repeats[cell.key.cell_id]:
         for segment in evidence.sweep.records[cell.key.cell_id, repeat].segments:
             counts = segment.num_accepted_tokens_per_position

@@ -208,8 +208,8 @@ def _add(
                 key = (places[i].title, size, policy, _regime_name(regimes[j], policy))
                 printed = _printed().get(key) if model == "qwen3-4b" else None
                 if printed is not None and entry is not None:
-                    place = f"{places[i].title}, {regimes[j].title}"
-                    what_row: dict[str, Entry] = {"batch_size": str(size), "policy": title, "place": place}
+                    where = f"{places[i].title}, {regimes[j].title}"
+                    what_row: dict[str, Entry] = {"batch_size": str(size), "policy": title, "place": where}
                     twins.append(TwinRow(what=what_row, paper=printed, ours=entry))
             table.rows.append(row)
     table.notes.append(repeats_note(table))

@@ -6,6 +6,7 @@ from analysis import paper
 from analysis.exhibits.evidence import Evidence
 from analysis.exhibits.exhibit import Made, TwinRow, twin_table
 from analysis.load import POOLED, Point
+from analysis.statistics import Estimate
 from analysis.tables.table import Column, Entry, Table
 
 __all__ = ["NEEDS_10", "NEEDS_11", "NEEDS_12", "is_out_of_distribution", "table_10", "table_11", "table_12"]
@@ -184,7 +185,7 @@ def table_10(evidence: Evidence, _folder: Path) -> Made:
 
 def repeats_note(table: Table) -> str:
     """How many repeats the table's values rest on."""
-    counts = {e.n for row in table.rows for e in row.values() if not isinstance(e, str | int | float) and _n(e)}
+    counts = {e.n for row in table.rows for e in row.values() if isinstance(e, Estimate) and e.n}
     if not counts:
         return "n: no finished repeat."
     low, high = min(counts), max(counts)
@@ -194,10 +195,6 @@ def repeats_note(table: Table) -> str:
 def inverse(names: dict[str, str]) -> dict[str, str]:
     """The paper's name -> ours."""
     return {theirs: ours for ours, theirs in names.items()}
-
-
-def _n(entry: Entry) -> int:
-    return getattr(entry, "n", 0)
 
 
 def _drafters(evidence: Evidence, point: Point) -> list[str]:

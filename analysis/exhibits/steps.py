@@ -56,12 +56,12 @@ def table_16(evidence: Evidence, _folder: Path) -> Made:
         ],
         notes=[
             "\u03c3: standard deviation of the per-request miscount. Pred.: Equation 5. Obs.: mean shortfall of the "
-            "steps whose stale survivals promise less than the fresh ones. Both in expected accepted drafts. Rel.: Obs. over "
-            "the batch's expected accepted drafts. Lost: goodput of the stale budget below that of the fresh one, "
-            "under the fresh survivals. Brackets: 95% percentile bootstrap over repeats.",
+            "steps whose stale survivals promise less than the fresh ones. Both in expected accepted drafts. Rel.: "
+            "Obs. over the batch's expected accepted drafts. Lost: goodput of the stale budget below that of the fresh "
+            "one, under the fresh survivals. Brackets: 95% percentile bootstrap over repeats.",
         ],
     )
-    twins = []
+    twins: list[TwinRow] = []
     for cell in _recorded(evidence):
         for segment, title in _segments(cell):
             found, num_steps, reason = _analyse(evidence, cell, segment)

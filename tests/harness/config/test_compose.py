@@ -19,6 +19,7 @@ ABLATIONS = (
 REFITTED = {f"hybrid_{name}" for name in ABLATIONS}
 
 
+@pytest.mark.usefixtures("refits")
 @pytest.mark.parametrize("name", known_options("exp"))
 def test_every_experiment_composes_and_is_valid(name: str) -> None:
     grid = compose_grid([f"+exp={name}"])

@@ -10,7 +10,7 @@ import pytest
 
 from harness.config.compose import known_options
 from harness.engines import ServerCommand, get_engine
-from harness.plan import Cell
+from harness.plan import Cell, plain
 from hybrid_spark.estimator import Coefficients
 from tests.harness.cells import plan
 
@@ -167,17 +167,22 @@ def test_resources_are_the_cells(make: Callable[..., ServerCommand]) -> None:
 
 def _every_command(tmp_path: Path) -> dict[str, ServerCommand]:
     commands = {}
+    known = set()
     for experiment in known_options("exp"):
         for engine in ENGINES:
-            cells = plan(f"+exp={experiment}", f"engine={engine}").cells
-            for cell in cells:
-                if engine == "vllm_cpu" and experiment != "demo":
-                    continue
-                commands[f"{experiment} {engine} {cell.label}"] = build(cell, tmp_path / cell.cell_id)
+            if engine == "vllm_cpu" and experiment != "demo":
+                continue
+            for cell in plan(f"+exp={experiment}", f"engine={engine}").cells:
+                # the workload and the temperature are not the server's: of equal commands one is enough
+                key = (cell.model.name, cell.arm.name, cell.batch_size, str(plain(cell.engine)))
+                if key not in known:
+                    known.add(key)
+                    commands[f"{experiment} {engine} {cell.label}"] = build(cell, tmp_path / cell.cell_id)
     return commands
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("refits")
 def test_vllm_parses_the_command_of_every_experiment(tmp_path: Path) -> None:
     pytest.importorskip("vllm", reason="vLLM is not installed")
     commands = _every_command(tmp_path)
