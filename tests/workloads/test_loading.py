@@ -145,6 +145,33 @@ def test_the_hub_commit_is_the_source_and_is_what_gets_loaded(monkeypatch: pytes
     assert asked == [("nuprl/CanItEdit", {"split": "test", "revision": "0123abc"})]
 
 
+def test_a_pinned_revision_and_a_configuration_of_the_hub_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, hub_home: Path
+) -> None:
+    row = {"question_id": "q", "category": "mixed", "turns": ["Hello"], "src_id": "s"}
+    asked, resolved = [], []
+
+    def load_dataset(path: str, **kwargs: object) -> list[dict]:
+        asked.append((path, kwargs))
+        return [row]
+
+    def resolve(dataset: HubDataset) -> str:
+        resolved.append(dataset.revision)
+        return dataset.revision or "newest"
+
+    fake = type(sys)("datasets")
+    fake.load_dataset = load_dataset  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "datasets", fake)
+    monkeypatch.setattr(hub, "_resolve_commit", resolve)
+    loaded = workloads.load("speedbench_8k", options={"half": "all"})
+    pinned = workloads.get_loader("speedbench_8k").hub_dataset(None).revision
+    assert resolved == [pinned]
+    assert loaded.source == f"hub:nvidia/SPEED-Bench/throughput_8k@{pinned}"
+    assert asked == [("nvidia/SPEED-Bench", {"split": "test", "revision": pinned, "name": "throughput_8k"})]
+    workloads.load("speedbench_1k", revision="abc")
+    assert resolved[1:] == ["abc", "abc"]  # the 8k prompts of the same revision decide what is kept
+
+
 def test_a_hub_row_of_another_schema_names_the_data_set(monkeypatch: pytest.MonkeyPatch, hub_home: Path) -> None:
     fake = type(sys)("datasets")
     fake.load_dataset = lambda name, **kwargs: [{"prompt": None}]  # type: ignore[attr-defined]
