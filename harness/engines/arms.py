@@ -64,7 +64,14 @@ def write_plugin_config(cell: Cell, work_dir: Path, proof_dir: Path) -> Path:
 
 def expected_proof(cell: Cell) -> dict[str, object]:
     """What every worker's proof file must hold."""
-    proof: dict[str, object] = {"arm": cell.arm.name, "drafter": cell.arm.drafter.value}
-    if cell.arm.drafter is not Drafter.dspark:
+    arm = cell.arm
+    proof: dict[str, object] = {
+        "arm": arm.name,
+        "drafter": arm.drafter.value,
+        "verification": arm.verification.value,
+        "policy": None if (policy := policy_of(arm)) is None else policy.value,
+        "drafting": arm.drafting,
+    }
+    if arm.drafter is not Drafter.dspark:
         proof["token_ids_on_device"] = True  # the scan must not read over the bus (hook H4)
     return proof

@@ -331,7 +331,8 @@ def write_proofs(options: argparse.Namespace) -> None:
     proofs: dict[str, Any] = {}
     if config_path:
         config = json.loads(Path(config_path).read_text())
-        proof = {"arm": config["arm"], "drafter": config["drafter"], "token_ids_on_device": True}
+        told = {key: config[key] for key in ("arm", "drafter", "verification", "policy", "drafting") if key in config}
+        proof = told | {"token_ids_on_device": True}
         proofs |= {f"worker-{os.getpid()}{rank}": proof for rank in range(options.tensor_parallel_size)}
     if os.environ.get("TRITON_INTERPRET") == "1":
         proofs[f"cpu-{os.getpid()}"] = {"cpu_patches": ["fake"]}

@@ -117,7 +117,14 @@ def test_ngram_arm_writes_the_plugins_file(make: Callable[..., ServerCommand], t
         "assume_greedy_target": True,
     }
     assert command.env["HYBRID_SPARK_PROOF_DIR"] == str(tmp_path / "proof")
-    assert command.checks.worker_proof == {"arm": "ngram", "drafter": "ngram", "token_ids_on_device": True}
+    assert command.checks.worker_proof == {
+        "arm": "ngram",
+        "drafter": "ngram",
+        "verification": "all",
+        "policy": "ngram",
+        "drafting": "greedy",
+        "token_ids_on_device": True,
+    }
 
 
 @pytest.mark.parametrize("engine", ENGINES)
