@@ -120,7 +120,7 @@ class _Driver:
         self._writer = writer
         self._total = len(job.requests)
         self._label = f"{job.cell.model.name} {job.cell.workload.name}"
-        self._num_servers = num_servers
+        self._servers = "1 server" if num_servers == 1 else f"{num_servers} servers"
         self._inbox = ray.remote(num_cpus=0, max_restarts=0)(Inbox).remote()
         self._statuses: dict[int, str] = {}
         self._num_before = self._total - len(writer.pending)
@@ -200,7 +200,7 @@ class _Driver:
         status = next(iter(self._statuses.values()), "starting")
         if not self._bar.disable:
             self._bar.n = done
-            self._bar.set_postfix_str(f"{self._num_servers} servers | {status}")
+            self._bar.set_postfix_str(f"{self._servers} | {status}")
             return
         now = time.monotonic()
         if now - self._last_line_s < _LINE_EVERY_S:
@@ -211,7 +211,7 @@ class _Driver:
         if fresh:
             left = format_duration((now - self._started_s) / fresh * (self._total - done))
         print(
-            f"[{done}/{self._total} requests] {self._label}: about {left} left | {self._num_servers} servers, {status}",
+            f"[{done}/{self._total} requests] {self._label}: about {left} left | {self._servers}, {status}",
             file=sys.stderr,
             flush=True,
         )
