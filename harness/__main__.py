@@ -16,8 +16,10 @@ _COMMANDS = {
     "report": "turn a sweep's records into tables, figures and one HTML page",
     "workload": "show what a workload yields: ids, lengths, edit distances and buckets",
     "generate": "let the target complete a workload greedily, without speculation",
+    "fit": "fit the estimator's coefficients to the target's own outputs",
     "buckets": "assign requests to edit-distance buckets by the target's own outputs",
     "compare": "say cell by cell whether a sweep is worse than another; exit code 1 if so, for CI",
+    "dashboard": "write a static site of many sweeps over time, with trends and regressions",
     "doctor": "check this machine and say what would fail, and why",
 }
 

@@ -16,6 +16,7 @@ from hybrid_spark.calibration.fit import DEFAULT_RIDGE, fit_coefficients
 from hybrid_spark.calibration.labels import CalibrationError, Labels
 from hybrid_spark.calibration.replay import COLUMNS, Recorded, Replay, replay, replay_all
 from hybrid_spark.calibration.split import split_half
+from hybrid_spark.calibration.study import Estimator, Study, calibrate
 from hybrid_spark.calibration.terms import ABLATIONS, EQUATION_1, LADDER, Intercepts, Split, Terms, named_terms
 
 __all__ = [
@@ -27,15 +28,18 @@ __all__ = [
     "NUM_BINS",
     "CalibrationError",
     "Counts",
+    "Estimator",
     "Intercepts",
     "Labels",
     "Quality",
     "Recorded",
     "Replay",
     "Split",
+    "Study",
     "Terms",
     "acceptance_by_group",
     "acceptance_by_position",
+    "calibrate",
     "count",
     "evaluate",
     "first_token_acceptance",

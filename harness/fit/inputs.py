@@ -1,0 +1,147 @@
+"""Generations to fit on, checked to be of one model, one tokenizer and one kind of engine."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.config.compose import compose_grid
+from harness.engines.model import resolve_model
+from harness.errors import ConfigError
+from workloads import WorkloadError
+from workloads.generation import Generation, GenerationInfo, GenerationRecord, read_generation
+
+__all__ = ["FitInput", "RecordedRequest", "local_tokenizer_sha256", "read_inputs", "tokenizer_sha256"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecordedRequest:
+    """A recorded request under a name that is unique over all generations."""
+
+    request_id: str
+    category: str
+    """What the halves are balanced over: the workload and the data set's own category."""
+    prompt_token_ids: list[int]
+    output_token_ids: list[int]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FitInput:
+    """One model's outputs on one or several workloads."""
+
+    generations: list[Generation]
+    requests: list[RecordedRequest]
+    tokenizer_checked: bool
+    """The tokenizer was compared with the model's own files."""
+
+    @property
+    def info(self) -> GenerationInfo:
+        """The first generation's description; what identifies the model is equal in all."""
+        return self.generations[0].info
+
+
+def read_inputs(folders: Sequence[Path], *, tokenizer: Path | None = None, partial: bool = False) -> FitInput:
+    """Read generations and check that they can be fitted together.
+
+    Args:
+        folders: Folders that `generate` wrote.
+        tokenizer: The model's tokenizer.json or its folder; None takes the configured model's, if it is here.
+        partial: Accept generations that are not finished.
+
+    Raises:
+        ConfigError: One cannot be read, they differ in what must be equal, outputs were not greedy, or the tokenizer
+            is another one; every problem is named.
+    """
+    generations, problems = [], []
+    for folder in folders:
+        try:
+            generations.append(read_generation(folder, partial=partial))
+        except WorkloadError as error:
+            problems.append(str(error))
+    if problems:
+        raise ConfigError(problems)
+    expected = tokenizer_sha256(tokenizer) if tokenizer else local_tokenizer_sha256(generations[0].info)
+    problems = [*_differences(generations), *_tokenizer_problems(generations, expected)]
+    for generation in generations:
+        temperature = generation.info.sampling.get("temperature")
+        if temperature != 0:
+            problems.append(
+                f"{generation.folder}: sampled at temperature {temperature}; labels need greedy outputs. Generate it "
+                "with `python -m harness generate`."
+            )
+    requests: dict[str, RecordedRequest] = {}
+    for generation in generations:
+        for record in generation.records:
+            request = _request(record)
+            if request.request_id in requests:
+                problems.append(f"{generation.folder}: {request.request_id!r} is in two generations. Name each once.")
+                break
+            requests[request.request_id] = request
+    if problems:
+        raise ConfigError(problems)
+    return FitInput(generations=generations, requests=list(requests.values()), tokenizer_checked=expected is not None)
+
+
+def tokenizer_sha256(path: Path) -> str:
+    """SHA-256 of a tokenizer.json, given as a file or by its folder.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
+    file = path / "tokenizer.json" if path.is_dir() else path
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError as error:
+        raise ConfigError(
+            f"--tokenizer must be a tokenizer.json or its folder, got {str(path)!r} ({error.strerror})."
+        ) from error
+
+
+def local_tokenizer_sha256(info: GenerationInfo) -> str | None:
+    """SHA-256 of the tokenizer of the generation's model as configured here; None where it is not on this machine."""
+    try:
+        model = compose_grid([f"model={info.model}"]).models[0]
+        folder = Path(resolve_model(model, fetch=False).path_or_id)
+    except ConfigError:
+        return None  # configured elsewhere, or not here
+    file = folder / "tokenizer.json"
+    return tokenizer_sha256(file) if file.is_file() else None
+
+
+def _differences(generations: Sequence[Generation]) -> list[str]:
+    """What must be equal in all generations and is not."""
+    aspects: dict[str, Callable[[GenerationInfo], object]] = {
+        "models": lambda info: info.checkpoint,
+        "weights of the model": lambda info: info.model_fingerprint,
+        "tokenizers": lambda info: info.tokenizer_sha256,
+        "kinds of engine": lambda info: info.fidelity,
+    }
+    problems = []
+    for what, value_of in aspects.items():
+        values: dict[object, list[str]] = {}
+        for generation in generations:
+            values.setdefault(value_of(generation.info), []).append(str(generation.folder))
+        if len(values) > 1:
+            listed = "; ".join(f"{value} ({', '.join(where)})" for value, where in values.items())
+            problems.append(f"generations mix {what}: {listed}. Fit each alone: coefficients belong to one model.")
+    return problems
+
+
+def _tokenizer_problems(generations: Sequence[Generation], expected: str | None) -> list[str]:
+    if expected is None:
+        return []
+    return [
+        f"{generation.folder}: its token ids are of another tokenizer (SHA-256 {generation.info.tokenizer_sha256}) "
+        f"than that of {generation.info.model} ({expected}). Generate it anew, or name the right one with --tokenizer."
+        for generation in generations
+        if generation.info.tokenizer_sha256 not in (None, expected)
+    ]
+
+
+def _request(record: GenerationRecord) -> RecordedRequest:
+    return RecordedRequest(
+        request_id=f"{record.workload}/{record.request_id}",
+        category=f"{record.workload}/{record.category or record.part}",
+        prompt_token_ids=record.prompt_token_ids,
+        output_token_ids=record.output_token_ids,
+    )
