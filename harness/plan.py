@@ -298,7 +298,11 @@ def fingerprint_of(segments: list[SegmentPlan]) -> str:
 
 
 def _cell_id(cell: Cell) -> str:
-    identity = {key: identity_of(getattr(cell, key)) for key in ("engine", "model", "workload", "arm", "client")} | {
+    nodes = {key: identity_of(getattr(cell, key)) for key in ("engine", "model", "workload", "arm", "client")}
+    # A file that an option names counts by what it makes of the requests, as `workload.path` does.
+    options = nodes["workload"]["options"]
+    nodes["workload"]["options"] = {key: value for key, value in options.items() if not key.endswith("_path")}
+    identity = nodes | {
         "accelerator_type": cell.accelerator_type,
         "batch_size": cell.batch_size,
         "temperature": cell.temperature,

@@ -80,8 +80,13 @@ def make_jobs(grid: Grid, *, out: str | None = None) -> list[GenerationJob]:
             if folder in jobs and out:
                 raise ConfigError(f"--out={out} can hold one model on one workload. Choose one of each.")
             cell = _cell(grid, model, workload, requests, source=loaded.source, dropped=loaded.dropped)
+            job = GenerationJob(folder=folder, cell=cell, generation_id=_generation_id(cell))
             # Two workloads that cut the same data differently, such as EditBench by length, share their outputs.
-            jobs.setdefault(folder, GenerationJob(folder=folder, cell=cell, generation_id=_generation_id(cell)))
+            if jobs.setdefault(folder, job).generation_id != job.generation_id:
+                raise ConfigError(
+                    f"workload.generation: {jobs[folder].cell.workload.name} and {workload.name} name the same folder "
+                    f"{folder} and ask other requests. Generate one of them, or give them folders of their own."
+                )
     return list(jobs.values())
 
 
@@ -129,8 +134,8 @@ def _cell(
 
 def _generation_id(cell: Cell) -> str:
     model = identity_of(cell.model)
-    # Drafters and coefficients do not touch the target's own outputs.
-    for key in ("draft_checkpoint", "draft_path", "coefficients"):
+    # Drafters and coefficients do not touch the target's own outputs; the files of a path are known by their content.
+    for key in ("draft_checkpoint", "draft_path", "coefficients", "path", "asset"):
         model.pop(key, None)
     identity = {
         "engine": identity_of(cell.engine),

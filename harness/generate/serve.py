@@ -49,13 +49,16 @@ class Receiver:
     status: Callable[[str], None]
 
 
-def generate_on_server(cell: Cell, receiver: Receiver, *, guard_pids: Sequence[int] = ()) -> dict[str, Any]:
+def generate_on_server(
+    cell: Cell, receiver: Receiver, *, guard_pids: Sequence[int] = (), work_root: Path | None = None
+) -> dict[str, Any]:
     """Start the cell's server, let it answer every request of the cell's segments, and stop it.
 
     Args:
         cell: Of the vanilla arm, at temperature 0.
         receiver: Gets what is finished, also of a run that fails later.
         guard_pids: Processes besides this one whose death must end the server.
+        work_root: Where the server's folder lies for the time of the run; None takes the system's place for such.
 
     Returns:
         Provenance for the sidecar.
@@ -64,7 +67,7 @@ def generate_on_server(cell: Cell, receiver: Receiver, *, guard_pids: Sequence[i
         HarnessError: The model cannot be had, or the server failed.
     """
     started_utc = utc_now()
-    with tempfile.TemporaryDirectory(prefix="hybrid-spark-generate-") as name:
+    with tempfile.TemporaryDirectory(prefix="hybrid-spark-generate-", dir=work_root) as name:
         folder = Path(name)
         receiver.status("looking for the model")
         model = resolve_model(cell.model, fetch=True)

@@ -1,12 +1,14 @@
 """Generate on Ray: one server a shard on as many GPUs as there are; the driver alone writes, one line a request."""
 
 import os
+import shutil
 import signal
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -27,6 +29,8 @@ from workloads import GenerationRecord
 
 __all__ = ["num_servers", "ray_session", "run_generation"]
 
+SERVERS_FOLDER = ".servers"
+"""In the generation's folder while servers run: their logs and proofs."""
 _POLL_S = 0.5
 _LINE_EVERY_S = 20.0
 _CANCEL_TIMEOUT_S = 30.0
@@ -50,7 +54,9 @@ class Inbox:
 
 # max_retries=0: a retried shard would start a server nobody watches; the same command goes on instead
 @ray.remote(max_retries=0)
-def _generate_remote(cell: Cell, inbox: Any, index: int, guard_pids: list[int]) -> dict[str, Any]:
+def _generate_remote(
+    cell: Cell, inbox: Any, index: int, guard_pids: list[int], work_root: Path | None
+) -> dict[str, Any]:
     """Run one shard; a failure comes back as a value, as not every error survives Ray's pickling."""
 
     def deliver(kind: str, value: Any) -> None:
@@ -64,7 +70,10 @@ def _generate_remote(cell: Cell, inbox: Any, index: int, guard_pids: list[int]) 
         status=lambda text: inbox.put.remote("status", index, text),
     )
     try:
-        return {"error": None, "provenance": generate_on_server(cell, receiver, guard_pids=guard_pids)}
+        return {
+            "error": None,
+            "provenance": generate_on_server(cell, receiver, guard_pids=guard_pids, work_root=work_root),
+        }
     except HarnessError as error:
         log_tail = error.log_tail if isinstance(error, EngineError) else ""
         return {"error": "\n".join([str(error), *getattr(error, "__notes__", [])]), "log_tail": log_tail}
@@ -109,10 +118,17 @@ def run_generation(job: GenerationJob, writer: GenerationWriter, cluster: Cluste
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     limit = min(cluster.max_parallel_cells or len(pending), -(-len(pending) // job.cell.batch_size))
     shards = shard(job.cell, pending, num_servers(nodes, bundle_of(job.cell).resources(), limit=limit))
-    # A node of a remote cluster does not see this process, so it cannot watch over it.
-    guards = [os.getpid()] if cluster.address is None else []
     driver = _Driver(job, writer, num_servers=len(shards))
-    return driver.run(shards, guards)
+    if cluster.address is not None:
+        # A node of a remote cluster sees neither this process nor this disk.
+        return driver.run(shards, guards=[], work_root=None)
+    work_root = job.folder.resolve() / SERVERS_FOLDER
+    shutil.rmtree(work_root, ignore_errors=True)  # of a run that was killed; the folder's lock is ours
+    work_root.mkdir()
+    try:
+        return driver.run(shards, guards=[os.getpid()], work_root=work_root)
+    finally:
+        shutil.rmtree(work_root, ignore_errors=True)
 
 
 class _Driver:
@@ -134,14 +150,15 @@ class _Driver:
             desc=self._label,
         )
 
-    def run(self, shards: list[Cell], guards: list[int]) -> list[str]:
+    def run(self, shards: list[Cell], *, guards: list[int], work_root: Path | None) -> list[str]:
+        """Start a server a shard, and write what they finish until the last one has ended."""
         groups: list[PlacementGroup] = []
         tasks: dict[Any, int] = {}
         problems: list[str] = []
         try:
             for index, cell in enumerate(shards):
                 groups.append(place(cell))
-                tasks[self._start(cell, groups[-1], index, guards)] = index
+                tasks[self._start(cell, groups[-1], index, guards, work_root)] = index
             pending = list(tasks)
             while pending:
                 ready, pending = ray.wait(pending, num_returns=1, timeout=_POLL_S)
@@ -158,7 +175,7 @@ class _Driver:
                 release(group)
             self._bar.close()
 
-    def _start(self, cell: Cell, group: PlacementGroup, index: int, guards: list[int]) -> Any:
+    def _start(self, cell: Cell, group: PlacementGroup, index: int, guards: list[int], work_root: Path | None) -> Any:
         bundle = bundle_of(cell)
         options = {
             "num_cpus": bundle.num_cpus,
@@ -166,7 +183,7 @@ class _Driver:
             "scheduling_strategy": PlacementGroupSchedulingStrategy(placement_group=group),
             "name": f"generate {self._label} {index}",
         }
-        return _generate_remote.options(**options).remote(cell, self._inbox, index, guards)
+        return _generate_remote.options(**options).remote(cell, self._inbox, index, guards, work_root)
 
     def _collect(self, task: Any) -> list[str]:
         try:

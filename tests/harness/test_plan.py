@@ -49,6 +49,7 @@ def test_ids_are_stable_and_distinct() -> None:
         "engine.kv_cache_gib=1",
         "engine.num_threads=1",
         "client.ignore_eos=true",
+        "workload.options.part=chat",
     ],
 )
 def test_id_changes_with_every_output_affecting_field(override: str) -> None:
@@ -67,6 +68,8 @@ def test_id_changes_with_every_output_affecting_field(override: str) -> None:
         "baseline=ngram",
         "cluster.num_cpus=1",
         "client.stall_timeout_s=5",
+        "workload.generation=elsewhere",
+        "workload.options.fit_path=elsewhere",
     ],
 )
 def test_id_ignores_what_cannot_change_an_output(override: str) -> None:

@@ -1,5 +1,6 @@
 """What `generate` lays out: jobs, ids and shards."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,13 @@ def test_a_job_holds_every_request_once_with_its_limit() -> None:
 
 def test_the_id_follows_what_decides_the_outputs_and_nothing_else() -> None:
     usual = _job().generation_id
-    for same in ("results_dir=r", "engine.num_cpus=1", "workload.num_prompts=3", "model.coefficients=Qwen3-8B"):
+    for same in (
+        "results_dir=r",
+        "engine.num_cpus=1",
+        "workload.num_prompts=3",
+        "model.coefficients=Qwen3-8B",
+        "model.path=elsewhere",
+    ):
         assert _job(same).generation_id == usual, same
     for other in ("batch_sizes=[2]", "seed=1", "engine.dtype=bfloat16", "workload.max_output_tokens=7"):
         assert _job(other).generation_id != usual, other
@@ -41,6 +48,17 @@ def test_speculation_is_refused_and_out_is_for_one_job() -> None:
     assert [job.folder.name for job in make_jobs(several)] == ["smollm2-135m", "qwen3-4b"]
     with pytest.raises(ConfigError, match="--out=x can hold one model on one workload"):
         make_jobs(several, out="x")
+
+
+def test_two_workloads_share_a_folder_only_if_they_ask_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "e.jsonl"
+    row = {"problem_id": 1, "original_code": "x" * 1001, "highlighted_code": "", "instruction": "i"}
+    path.write_text(json.dumps(row | {"programming_language": "python"}) + "\n")
+    both = grid("workloads=[editbench,editbench_long]", VANILLA, f"workload.path={path}", f"results_dir={tmp_path}")
+    assert [job.folder for job in make_jobs(both)] == [tmp_path / "generations" / "editbench" / "smollm2-135m"]
+    both.workloads[1].max_output_tokens = 7
+    with pytest.raises(ConfigError, match="editbench and editbench_long name the same folder"):
+        make_jobs(both)
 
 
 def test_shards_hold_every_request_once() -> None:
