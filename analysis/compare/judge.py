@@ -17,10 +17,10 @@ from analysis.compare.significance import LogRatio, fisher_drop, holm, log_ratio
 __all__ = ["METHOD", "Comparison", "MetricChange", "Pair", "Policy", "Verdict", "judge"]
 
 METHOD = (
-    "Each metric's ratio is HEAD over BASE of geometric means over repeats, with a 95% interval for that cell alone. "
+    "Each metric's ratio is {sides} of geometric means over repeats, with a 95% interval for that cell alone. "
     "Its test is a two-sided moderated t-test on the log ratio (variances shrunk toward the cells' common one, Smyth "
     "2004). A verdict other than level needs both: a p-value below {alpha:g} after Holm's correction over all "
-    "{num_tests} gated tests of this comparison, so that a comparison without any change raises an alarm with a "
+    "{tests}, so that a comparison without any change raises an alarm with a "
     "probability of at most {alpha:g}, and a change beyond the practical threshold ({thresholds})."
 )
 """How verdicts are made, for a reader of the output."""

@@ -94,7 +94,12 @@ def compare_sweeps(base_dir: Path, head_dir: Path, policy: Policy, *, read_outpu
     cells, num_tests = judge([(place, base.get(place), head.get(place)) for place in places], policy)
     infos = [sweep_info(sweep) for sweep in sweeps]
     thresholds = [f"{policy.threshold:.2%}", *(f"{name}: {value:.2%}" for name, value in policy.thresholds.items())]
-    method = METHOD.format(alpha=policy.alpha, num_tests=num_tests, thresholds=", ".join(thresholds))
+    method = METHOD.format(
+        sides="HEAD over BASE",
+        tests=f"{num_tests} gated tests of this comparison",
+        alpha=policy.alpha,
+        thresholds=", ".join(thresholds),
+    )
     warnings = list(base_sweep.problems)
     for name, info in zip(("BASE", "HEAD"), infos, strict=True):
         if len(info.commits) > 1 or len(info.vllm) > 1:
