@@ -15,6 +15,11 @@ IGNORED_KEYS = frozenset(
         "engine.estimated_tok_s_per_request",
         "model.licence",
         "workload.path",
+        "workload.generation",
+        "workload.generation_optional",
+        "workload.min_context_tokens",
+        "workload.max_context_tokens",
+        "workload.num_passes_at",
         "workload.licence",
         "workload.citation",
         "client.min_output_fraction",
@@ -22,7 +27,8 @@ IGNORED_KEYS = frozenset(
         "client.segment_timeout_s",
     }
 )
-"""Settings that cannot change what is measured (the schema's fields outside the cell id)."""
+"""Settings that cannot change what is measured (the schema's fields outside the cell id), or only by the requests,
+which are compared themselves."""
 
 _DRAFTING_KEYS = frozenset({"model.draft_checkpoint", "model.draft_path", "model.coefficients"})
 """What an arm drafts with, which may differ between arms as the arm itself does; a baseline has no use for it."""

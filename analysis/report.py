@@ -12,6 +12,7 @@ from analysis.cells import CellResult, summarise
 from analysis.exhibits import Evidence, make_exhibits
 from analysis.exhibits.headline import headline
 from analysis.figures import FigureFile, acceptance_figures, speedup_figures
+from analysis.figures.style import PanelBudget
 from analysis.findings import findings
 from analysis.identity import compare_outputs
 from analysis.load import FIDELITY_MEANING, Sweep, load_sweep
@@ -118,6 +119,8 @@ def _build(sweep: Sweep, fidelity: str | None, out: Path, seed: int) -> Page:
     facts = provenance_facts(sweep)
     evidence = Evidence(sweep=sweep, cells=cells, seed=seed)
     exhibits = make_exhibits(evidence, out / "figures")
+    figures, budget = _figures(cells, fidelity, out / "figures", baseline)
+    skipped = [*evidence.budget.skipped, *budget.skipped]
     problems = [*sweep.problems, *holes(sweep, failures)]
     if not sweep.records and not sweep.failed:
         problems.insert(0, f"{sweep.root}: no records.")
@@ -130,25 +133,38 @@ def _build(sweep: Sweep, fidelity: str | None, out: Path, seed: int) -> Page:
         else "The folder holds no readable record: there is nothing to show.",
         findings=[*headline(evidence), *findings(cells, identities, fidelity, baseline)] if cells else [],
         problems=problems,
-        notes=[*cautions(facts), *sweep.notes],
+        notes=[*cautions(facts), *sweep.notes, *_not_drawn(skipped)],
         tables=tables,
         exhibits=exhibits.made,
         missing=exhibits.missing,
-        figures=_figures(cells, fidelity, out / "figures", baseline),
+        figures=figures,
         failures=log_tails(sweep.failed),
         facts=facts,
         configs=arm_configs(sweep),
     )
 
 
-def _figures(cells: list[CellResult], fidelity: str | None, folder: Path, baseline: str | None) -> list[FigureFile]:
+def _figures(
+    cells: list[CellResult], fidelity: str | None, folder: Path, baseline: str | None
+) -> tuple[list[FigureFile], PanelBudget]:
+    budget = PanelBudget()
     if fidelity is None:
-        return []
+        return [], budget
     labels = list(dict.fromkeys(cell.key.arm_label for cell in cells))
-    figures = acceptance_figures(cells, fidelity, folder, labels)
+    figures = acceptance_figures(cells, fidelity, folder, labels, budget)
     if any(cell.is_baseline for cell in cells):
-        figures += speedup_figures(cells, fidelity, folder, labels, baseline or "baseline")
-    return figures
+        speedups = PanelBudget(skipped=budget.skipped)
+        figures += speedup_figures(cells, fidelity, folder, labels, baseline or "baseline", speedups)
+    return figures, budget
+
+
+def _not_drawn(skipped: list[str]) -> list[str]:
+    if not skipped:
+        return []
+    shown = "; ".join(skipped[:8]) + (f"; and {len(skipped) - 8} more" if len(skipped) > 8 else "")
+    return [
+        f"{len(skipped)} figures are not drawn, to keep the report readable; the tables hold their values: {shown}."
+    ]
 
 
 def _write(path: Path, text: str) -> None:

@@ -119,7 +119,8 @@ def pick_budgets(survivals: NDArray[np.float32], frame: pd.DataFrame, costs: Flo
         costs: float64[S, R L + 1], C(b).
 
     Returns:
-        int64[S], the smallest budget of highest goodput; float64[S, R L + 1], G(b), and -inf where b is not allowed.
+        int64[S], the smallest budget of highest goodput; float64[S, R L + 1], G(b). A budget beyond the valid slots
+        costs its time and gains nothing: one that was sized from other survivals may lie there.
     """
     flat = survivals.reshape(len(survivals), -1)
     ranked = np.sort(flat, axis=1)[:, ::-1]
@@ -128,8 +129,8 @@ def pick_budgets(survivals: NDArray[np.float32], frame: pd.DataFrame, costs: Flo
     expected[:, 1:] = ranked
     goodput = np.cumsum(expected, axis=1) / costs
     limit = np.minimum((flat > 0).sum(axis=1), frame["max_slots"].to_numpy())
-    goodput[np.arange(flat.shape[1] + 1) > limit[:, None]] = -np.inf
-    return goodput.argmax(axis=1), goodput
+    allowed = np.arange(flat.shape[1] + 1) <= limit[:, None]
+    return np.where(allowed, goodput, -np.inf).argmax(axis=1), goodput
 
 
 def cost_curves(costs: Mapping[str, Any]) -> Curves:

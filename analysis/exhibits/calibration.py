@@ -1,8 +1,8 @@
-"""Tables 5 and 7, Figures 4 and 6 (right), from fits of the estimator kept in a sweep's `calibration/` folder.
+"""Tables 5 and 7, Figures 4 and 6 (right), from fits of the estimator (`python -m harness fit`).
 
-Files there, by model and by the terms of the fit (`equation_1`, `ladder_1`, ..., `no_copy_length`, ...):
-`<model>-<terms>.json` (coefficients), `<model>-groups.csv` (group, steps, position, graded, accepted) and
-`<model>-quality.csv` (dataset, terms, log_loss, ece, num_matched_steps).
+A fit has `coefficients.json`, `estimators/<terms>.json` (the ladder and the ablations), `estimators.csv` (their
+quality on the held-out half) and `acceptance_by_group.csv`. Fits are looked for in `<sweep>/fits/<model>`, and, for the
+experiments that show them, in `fits/<model>` beside the sweep.
 """
 
 import csv
@@ -21,14 +21,17 @@ from analysis.exhibits.speedups import inverse
 from analysis.figures.panels import Panel, draw_panels
 from analysis.tables.table import Column, Entry, Table
 
-__all__ = ["FOLDER", "NEEDS", "ablation_figure", "figure_4", "table_5", "table_7"]
+__all__ = ["NEEDS", "ablation_figure", "figure_4", "table_5", "table_7"]
 
-FOLDER = "calibration"
-NEEDS = f"fits on the target's own outputs (python -m harness fit), kept in the sweep's {FOLDER}/ folder"
+FOLDER = "fits"
+NEEDS = (
+    f"a fit on the target's own outputs (python -m harness fit) in {FOLDER}/<model> beside or inside the sweep's folder"
+)
 
 _BETA = tuple(f"beta_{k}" for k in range(1, 16))
 _REST = ("w_first", "w_rest", "delta", "l_first", "l_rest", "kappa_first", "kappa_rest")
 _FULL = "equation_1"
+_EXPERIMENTS = ("calibration", "ablation", "estimator_ladder")
 
 
 def table_5(evidence: Evidence, _folder: Path) -> Made:
@@ -108,8 +111,8 @@ def table_7(evidence: Evidence, _folder: Path) -> Made:
 def figure_4(evidence: Evidence, folder: Path) -> Made:
     """Conditional acceptance by draft position, grouped by match length and copy length."""
     made = Made()
-    for path in sorted((evidence.sweep.root / FOLDER).glob("*-groups.csv")):
-        model = path.name.removesuffix("-groups.csv")
+    for model, fit in _folders(evidence).items():
+        path = fit / "acceptance_by_group.csv"
         series: dict[str, list[Entry]] = {}
         for line in _read(evidence, path, ("group", "steps", "position", "graded", "accepted")):
             label = f"{line['group']} ({int(line['steps']):,} steps)"
@@ -182,21 +185,19 @@ def _throughput_panels(evidence: Evidence) -> list[Panel]:
 
 def _log_loss_panels(evidence: Evidence) -> list[Panel]:
     panels = []
-    for path in sorted((evidence.sweep.root / FOLDER).glob("*-quality.csv")):
-        lines = _read(evidence, path, ("dataset", "terms", "log_loss"))
-        full = {line["dataset"]: float(line["log_loss"]) for line in lines if line["terms"] == _FULL}
-        terms = [t for t in dict.fromkeys(line["terms"] for line in lines) if f"hybrid_{t}" in ABLATIONS]
-        loss = {(line["dataset"], line["terms"]): float(line["log_loss"]) for line in lines}
-        series: dict[str, list[Entry]] = {
-            dataset: [loss[dataset, t] - base if (dataset, t) in loss else None for t in terms]
-            for dataset, base in full.items()
+    for model, fit in _folders(evidence).items():
+        lines = _read(evidence, fit / "estimators.csv", ("kind", "estimator", "increase_over_equation_1"))
+        increase = {
+            ABLATIONS[f"hybrid_{line['estimator']}"]: float(line["increase_over_equation_1"])
+            for line in lines
+            if line["kind"] == "ablation" and f"hybrid_{line['estimator']}" in ABLATIONS
         }
-        if terms and series:
+        if increase:
             panels.append(
                 Panel(
-                    title=paper.model_name(path.name.removesuffix("-quality.csv")),
-                    x_labels=[ABLATIONS[f"hybrid_{t}"] for t in terms],
-                    series=series,
+                    title=f"{paper.model_name(model)}, calibration",
+                    x_labels=list(increase),
+                    series={"held-out half": list(increase.values())},
                     y_label="Δ log-loss per\nmatched step",
                     reference=0.0,
                 )
@@ -204,22 +205,59 @@ def _log_loss_panels(evidence: Evidence) -> list[Panel]:
     return panels
 
 
+def _folders(evidence: Evidence) -> dict[str, Path]:
+    """Model -> folder of its fit, of the sweep's fidelity; another one is named in the problems."""
+    root = evidence.sweep.root
+    places = [root / FOLDER]
+    if evidence.experiment in _EXPERIMENTS:
+        places.append(root.parent / FOLDER)
+    models = {cell.key.point.model for cell in evidence.cells}
+    found: dict[str, Path] = {}
+    for place in places:
+        for path in sorted(place.glob("*/coefficients.json")):
+            model = path.parent.name
+            raw = _json(evidence, path)
+            if model in found or model not in models or raw is None:
+                continue
+            fidelity = raw.get("provenance", {}).get("fidelity")
+            if fidelity != evidence.fidelity:
+                _name_problem(
+                    evidence,
+                    f"{path.parent}: a fit of fidelity {fidelity}, this sweep's is {evidence.fidelity}; left out.",
+                )
+                continue
+            found[model] = path.parent
+    return found
+
+
 def _fits(evidence: Evidence) -> dict[tuple[str, str], Mapping[str, float]]:
     """(Model, terms) -> its coefficients by the names of Table 5; unreadable files are named in the problems."""
     found: dict[tuple[str, str], Mapping[str, float]] = {}
-    for path in sorted((evidence.sweep.root / FOLDER).glob("*-*.json")):
-        model, _, terms = path.stem.rpartition("-")
-        try:
-            raw: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            beta = [float(value) for value in raw["beta"]]
-            values = dict(zip(_BETA, beta, strict=True)) | {name: float(raw[name]) for name in _REST}
-            if not all(map(math.isfinite, values.values())):
-                raise ValueError("a value is not finite")
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            _name_problem(evidence, f"{path}: not readable as coefficients ({error!r}).")
-            continue
-        found[model, terms] = values
+    for model, folder in _folders(evidence).items():
+        files = {_FULL: folder / "coefficients.json"}
+        files |= {path.stem: path for path in sorted((folder / "estimators").glob("*.json"))}
+        for terms, path in files.items():
+            raw = _json(evidence, path)
+            if raw is None:
+                continue
+            try:
+                values = dict(zip(_BETA, map(float, raw["beta"]), strict=True)) | {k: float(raw[k]) for k in _REST}
+                if not all(map(math.isfinite, values.values())):
+                    raise ValueError("a value is not finite")
+            except (ValueError, KeyError, TypeError) as error:
+                _name_problem(evidence, f"{path}: not readable as coefficients ({error!r}).")
+                continue
+            found[model, terms] = values
     return found
+
+
+def _json(evidence: Evidence, path: Path) -> dict[str, Any] | None:
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        _name_problem(evidence, f"{path}: not readable as coefficients ({error}).")
+        return None
+    return raw if isinstance(raw, dict) else None
 
 
 def _read(evidence: Evidence, path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:

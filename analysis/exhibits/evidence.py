@@ -7,6 +7,7 @@ from typing import Any
 
 from analysis.cells import CellResult, SegmentResult
 from analysis.comparable import why_not_comparable
+from analysis.figures.style import PanelBudget
 from analysis.load import POOLED, Point, Sweep, part_name
 from analysis.statistics import Estimate, Ratio, mean, speedup
 from analysis.tables.columns import why_hole
@@ -23,11 +24,13 @@ class Evidence:
         sweep: The loaded sweep, of one fidelity.
         cells: Its results.
         seed: Seed of every bootstrap.
+        budget: Panels of figures that come once for each model and workload.
     """
 
     sweep: Sweep
     cells: list[CellResult]
     seed: int = 0
+    budget: PanelBudget = field(default_factory=PanelBudget)
     _bars: dict[tuple[str, str], str | None] = field(default_factory=dict)
 
     @property

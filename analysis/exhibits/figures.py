@@ -35,7 +35,11 @@ def figure_1(evidence: Evidence, folder: Path) -> Made:
     for point in evidence.bucketed():
         if point.temperature == 0 and evidence.cell(point, "vanilla") and evidence.arms(point, paper.ARMS):
             groups.setdefault((point.model, point.workload), []).append(point)
-    for (model, workload), points in groups.items():
+    # the paper's own model and workload come first where not all can be drawn
+    ranked = sorted(groups.items(), key=lambda item: item[0] != ("qwen3-4b", "nextcoder"))
+    for (model, workload), points in ranked:
+        if not evidence.budget.take(len(points), f"Figure 1, {workload}, {model}"):
+            continue
         panels = []
         for p in sorted(points, key=lambda p: p.batch_size):
             buckets = evidence.buckets([p])
@@ -130,7 +134,9 @@ def figure_5(evidence: Evidence, folder: Path) -> Made:
             )
         )
     bucketed = [p for p in evidence.bucketed() if p in points and p.workload != "editbench"]
-    panels += _by_bucket(evidence, bucketed)
+    places = {(p.workload, p.batch_size) for p in bucketed}
+    if places and evidence.budget.take(len(places), "Figure 5, panels by edit distance"):
+        panels += _by_bucket(evidence, bucketed)
     figure = draw_panels(
         panels,
         name="figure05",

@@ -5,12 +5,14 @@ from pathlib import Path
 
 from analysis.cells import CellResult
 from analysis.figures.segments import Quantity, draw_by_segment
-from analysis.figures.style import FigureFile
+from analysis.figures.style import FigureFile, PanelBudget
 
 __all__ = ["acceptance_figures"]
 
 
-def acceptance_figures(cells: list[CellResult], fidelity: str, folder: Path, labels: Sequence[str]) -> list[FigureFile]:
+def acceptance_figures(
+    cells: list[CellResult], fidelity: str, folder: Path, labels: Sequence[str], budget: PanelBudget | None = None
+) -> list[FigureFile]:
     """One figure per workload and temperature; arms without speculation are the line at 1."""
     quantity = Quantity(
         name="acceptance_length",
@@ -23,4 +25,4 @@ def acceptance_figures(cells: list[CellResult], fidelity: str, folder: Path, lab
         caption="Output tokens per request-step. Whiskers: 95% percentile bootstrap over repeats; small markers on "
         "bars: single repeats; a gap or dash is a missing value.",
     )
-    return draw_by_segment(cells, quantity, fidelity, folder, labels)
+    return draw_by_segment(cells, quantity, fidelity, folder, labels, budget)

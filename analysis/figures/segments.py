@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.cells import CellResult, SegmentResult
-from analysis.figures.style import ArmStyle, FigureFile, arm_styles, new_figure, plain_label, save, styled
+from analysis.figures.style import ArmStyle, FigureFile, PanelBudget, arm_styles, new_figure, plain_label, save, styled
 from analysis.load import POOLED
 from analysis.statistics import Estimate, Ratio
 
@@ -55,7 +55,12 @@ class _Slot:
 
 
 def draw_by_segment(
-    cells: list[CellResult], quantity: Quantity, fidelity: str, folder: Path, labels: Sequence[str]
+    cells: list[CellResult],
+    quantity: Quantity,
+    fidelity: str,
+    folder: Path,
+    labels: Sequence[str],
+    budget: PanelBudget | None = None,
 ) -> list[FigureFile]:
     """Draw one figure per workload and temperature: a row per model, a column per batch size.
 
@@ -65,6 +70,7 @@ def draw_by_segment(
         fidelity: What the numbers mean, for the title.
         folder: Where the files go.
         labels: Every arm label of the report, in order, so that styles agree between figures.
+        budget: Panels that may be drawn; null draws all.
 
     Returns:
         The figures; none for a workload without a single value.
@@ -78,7 +84,9 @@ def draw_by_segment(
     with styled():
         for (workload, temperature), group in groups.items():
             values = [quantity.estimate(s).value for cell in group for s in [*cell.segments, cell.pooled]]
-            if any(value is not None for value in values):
+            panels = {(cell.key.point.model, cell.key.point.batch_size) for cell in group}
+            name = f"{quantity.title}, {workload}, T={temperature:g}"
+            if any(v is not None for v in values) and (budget is None or budget.take(len(panels), name)):
                 files.append(_draw(group, quantity, fidelity, folder, styles, workload, temperature))
     return files
 

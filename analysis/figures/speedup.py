@@ -5,7 +5,7 @@ from pathlib import Path
 
 from analysis.cells import CellResult
 from analysis.figures.segments import Quantity, draw_by_segment
-from analysis.figures.style import FigureFile
+from analysis.figures.style import FigureFile, PanelBudget
 
 __all__ = ["CPU_WARNING", "speedup_figures"]
 
@@ -13,7 +13,12 @@ CPU_WARNING = "interpreted on a CPU: not comparable with GPU times"
 
 
 def speedup_figures(
-    cells: list[CellResult], fidelity: str, folder: Path, labels: Sequence[str], baseline: str
+    cells: list[CellResult],
+    fidelity: str,
+    folder: Path,
+    labels: Sequence[str],
+    baseline: str,
+    budget: PanelBudget | None = None,
 ) -> list[FigureFile]:
     """One figure per workload and temperature; the baseline is the line at 1.
 
@@ -23,6 +28,7 @@ def speedup_figures(
         folder: Where the files go.
         labels: Every arm label of the report, in order.
         baseline: Label of the baseline arm.
+        budget: Panels that may be drawn; null draws all.
     """
     quantity = Quantity(
         name="speedup",
@@ -37,4 +43,4 @@ def speedup_figures(
         "a missing value.",
         warning=CPU_WARNING if fidelity == "cpu" else None,
     )
-    return draw_by_segment(cells, quantity, fidelity, folder, labels)
+    return draw_by_segment(cells, quantity, fidelity, folder, labels, budget)

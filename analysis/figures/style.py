@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import matplotlib as mpl
 import seaborn as sns
 from matplotlib.figure import Figure
 
-__all__ = ["ArmStyle", "FigureFile", "arm_styles", "new_figure", "plain_label", "save", "styled"]
+__all__ = ["ArmStyle", "FigureFile", "PanelBudget", "arm_styles", "new_figure", "plain_label", "save", "styled"]
 
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (6, 2, 1, 2)))
@@ -64,6 +64,27 @@ def arm_styles(labels: Sequence[str]) -> dict[str, ArmStyle]:
         )
         for i, label in enumerate(labels)
     }
+
+
+@dataclass(kw_only=True, slots=True)
+class PanelBudget:
+    """Panels that a report may still draw: each takes a fifth of a second, and nobody reads hundreds.
+
+    Args:
+        num_left: Panels left.
+        skipped: Names of the figures that were not drawn.
+    """
+
+    num_left: int = 40
+    skipped: list[str] = field(default_factory=list)
+
+    def take(self, num_panels: int, name: str) -> bool:
+        """Whether a figure may be drawn; the first always may."""
+        if num_panels > self.num_left and self.num_left < type(self)().num_left:
+            self.skipped.append(name)
+            return False
+        self.num_left = max(0, self.num_left - num_panels)
+        return True
 
 
 @contextmanager

@@ -67,13 +67,14 @@ def to_html(table: Table, number: int | str | None = None) -> str:
         number: Number of a table without a label.
     """
     marks, columns = table.footnotes(), table.shown_columns
+    numeric = {c.key: _numeric(table, c) for c in columns}
     name = table.label or (f"Table {number}" if number is not None else None)
     label = f"<b>{_escape(name)}.</b> " if name else ""
     parts = [f'<figure class="table" id="table-{_escape(table.name)}"><figcaption>{label}{_escape(table.caption)}']
     parts.append("</figcaption>")
     if table.rows:
         parts.append('<div class="scroll"><table><thead><tr>')
-        parts += [f"<th{_class(table, c)}>{_escape(c.title)}</th>" for c in columns]
+        parts += [f"<th{_class(numeric[c.key])}>{_escape(c.title)}</th>" for c in columns]
         parts.append("</tr></thead><tbody>")
         previous: dict[str, Entry] = {}
         grid = [column.key for column in columns if column.shared]
@@ -87,7 +88,7 @@ def to_html(table: Table, number: int | str | None = None) -> str:
                     value, _, interval = text.partition(" ")
                     text = f'{value} <span class="interval">{interval}</span>'
                 mark = f"<sup>{marks[reason]}</sup>" if reason else ""
-                parts.append(f"<td{_class(table, column, text)}>{text}{mark}</td>")
+                parts.append(f"<td{_class(numeric[column.key], text)}>{text}{mark}</td>")
             parts.append("</tr>")
             previous = row
         parts.append("</tbody></table></div>")
@@ -140,6 +141,8 @@ def _escape(text: str) -> str:
 
 def printable(text: str, keep: str = "") -> str:
     """Replace control characters, which no format can carry, and keep everything else."""
+    if text.isprintable():
+        return text
     return "".join(
         c if c in keep or c in _JOINERS or unicodedata.category(c) not in _CONTROL else "\ufffd" for c in text
     )
@@ -156,8 +159,8 @@ def _numeric(table: Table, column: Column) -> bool:
     return column.kind != "plain" or any(isinstance(e, int | float) for e in entries)
 
 
-def _class(table: Table, column: Column, text: str | None = None) -> str:
-    if _numeric(table, column):
+def _class(numeric: bool, text: str | None = None) -> str:
+    if numeric:
         return ' class="num"'
     return ' class="short"' if text is not None and len(text) <= _SHORT else ""
 

@@ -146,7 +146,7 @@ def test_repeat_without_one_of_the_segments_does_not_enter_the_pooled_value(tmp_
 def test_ignored_settings_are_those_the_configuration_leaves_out_of_the_id() -> None:
     import dataclasses
 
-    from analysis.comparable import IGNORED_KEYS
+    from analysis.comparable import _DRAFTING_KEYS, IGNORED_KEYS
     from harness.config.schema import ClientConfig, EngineConfig, ModelConfig, WorkloadConfig
 
     groups = {"engine": EngineConfig, "model": ModelConfig, "workload": WorkloadConfig, "client": ClientConfig}
@@ -156,7 +156,7 @@ def test_ignored_settings_are_those_the_configuration_leaves_out_of_the_id() -> 
         for f in dataclasses.fields(config)
         if not f.metadata.get("identity", True)
     }
-    assert free == IGNORED_KEYS
+    assert free == IGNORED_KEYS | _DRAFTING_KEYS
 
 
 def test_manifest_of_the_builder_is_what_the_harness_writes(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis.figures.style import PanelBudget
 from analysis.report import ReportResult, print_headline, write_report
 from harness.schema import Failure
 from tests.analysis.synthetic import Builder, SegmentSpec, demo
@@ -77,6 +78,7 @@ def test_complete_sweep_gives_every_file_and_exit_code_0(complete: ReportResult)
     assert out.name == "report"
     assert result.html_path == out / "index.html"
     stems = {"acceptance_length_sample_T0", "speedup_sample_T0"}
+    assert {p.suffix for p in (out / "tables").iterdir()} == {".csv", ".md", ".tex"}
     assert {p.name for p in (out / "figures").iterdir()} == {f"{s}.{e}" for s in stems for e in ("svg", "pdf")}
     text = _check(result)
     assert text.count("data:image/svg+xml;base64,") == 2
@@ -108,7 +110,7 @@ def test_same_records_give_the_same_tables_and_figures(complete: ReportResult, t
     first = complete.html_path.parent
     write_report(first.parent, tmp_path / "again")
     files = [{p.name: p.read_bytes() for p in sorted(out.glob("[tf]*/*"))} for out in (first, tmp_path / "again")]
-    assert len(files[0]) == 7 + 4
+    assert len(files[0]) == 7 * 3 + 4
     assert files[0] == files[1]
 
 
@@ -280,3 +282,47 @@ def test_records_of_several_commits_are_cautioned(tmp_path: Path) -> None:
     builder.repeat("vanilla", 0, SPECS)
     builder.repeat("ngram", 0, SPECS, provenance={"git_commit": "fedcba9"})
     assert "Git commit: the records hold 2 different values" in _check(write_report(tmp_path / "s"))
+
+
+def test_exhibits_that_the_records_cannot_give_are_listed_with_what_to_run(complete: ReportResult) -> None:
+    text = _check(complete)
+    assert "Not in these records" in text
+    for command in ("figure1", "editing", "policies", "estimator_ladder", "staleness", "context_length"):
+        assert f"python -m harness sweep +exp={command}" in text
+
+
+def test_exhibit_of_a_bucketed_sweep_has_a_table_in_every_format_and_a_figure(tmp_path: Path) -> None:
+    builder = Builder(tmp_path / "s")
+    labels = [("0-10", 60.0), ("10-20", 40.0)]
+    for repeat in range(2):
+        for arm, factor in (("vanilla", 1.0), ("ngram", 2.0)):
+            builder.repeat(
+                arm,
+                repeat,
+                [
+                    SegmentSpec(name=f"edits {b}%", bucket=b, throughput_tok_s=v * factor, acceptance_length=None)
+                    for b, v in labels
+                ]
+                + [SegmentSpec(name="chat", part="chat", throughput_tok_s=20.0)],
+            )
+    builder.manifest(2)
+    result = write_report(tmp_path / "s")
+    stem = "table11_smollm2-135m_sample"
+    rows = _csv(result, stem)
+    assert [row["edit_distance"] for row in rows] == ["0-10%", "10-20%", "pooled"]
+    assert [float(row["ngram_bs4"]) for row in rows] == pytest.approx([2.0, 2.0, 2.0])
+    assert result.html_path is not None
+    tex = (result.html_path.parent / "tables" / f"{stem}.tex").read_text(encoding="utf-8")
+    assert r"\toprule" in tex
+    assert r"0-10\%" in tex
+    text = _check(result)
+    assert "<b>Table 11.</b>" in text
+    assert "<b>Figure 1.</b>" in text
+    assert "nan" not in text.split("Tables of this sweep")[0].lower().replace("nanosecond", "")
+
+
+def test_figures_beyond_the_budget_are_named() -> None:
+    budget = PanelBudget()
+    assert budget.take(500, "the first may always be drawn")
+    assert not budget.take(1, "another")
+    assert budget.skipped == ["another"]

@@ -10,7 +10,7 @@ import pytest
 from analysis.cells import summarise
 from analysis.load import load_sweep
 from analysis.statistics import Estimate, Ratio
-from analysis.tables import Column, Hole, Table, to_csv, to_html, to_markdown, to_text
+from analysis.tables import Column, Hole, Table, to_csv, to_html, to_latex, to_markdown, to_text
 from analysis.tables.acceptance import acceptance_table
 from tests.analysis.synthetic import Builder, SegmentSpec
 
@@ -147,3 +147,22 @@ def test_cut_off_tokens_do_not_count_as_emitted(tmp_path: Path) -> None:
     (row,) = acceptance_table(cells, "cpu").rows
     assert row["acceptance_length"].value == pytest.approx(20 / 4)
     assert row["corrected"] == pytest.approx(20 / 8)
+
+
+def test_latex_escapes_every_special_character_and_keeps_intervals_apart() -> None:
+    table = _table()
+    table.title = "50% & {x} _y_ #1 $ ^ ~ \\ \u03c3"
+    table.rows = [
+        {"model": "m_1", "arm": "a & b", "x": Hole(reason="not_run"), "s": Ratio(value=1.0, low=0.98, high=1.02, n=3)}
+    ]
+    tex = to_latex(table)
+    assert r"50\% \& \{x\} \_y\_ \#1 \$ \textasciicircum{} \textasciitilde{} \textbackslash{} $\sigma$" in tex
+    assert r"m\_1 & a \& b & --$^{a}$ & 1.00$^{\circ}$ {\scriptsize[0.98, 1.02]} \\" in tex
+    assert r"$^{a}$~not\_run." in tex
+    assert tex.count(r"\toprule") == tex.count(r"\bottomrule") == 1
+
+
+def test_label_of_the_paper_stands_before_the_caption() -> None:
+    table = Table(name="t", title="Title", label="Table 12", fidelity="gpu", columns=COLUMNS)
+    assert to_markdown(table).startswith("**Table 12. Title ")
+    assert "<b>Table 12.</b> Title" in to_html(table, 3)
