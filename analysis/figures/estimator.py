@@ -36,6 +36,7 @@ class EstimatorData:
 
 def draw_estimator(data: EstimatorData, folder: Path, name: str = "estimator") -> FigureFile:
     """Draw four panels into `<folder>/<name>.svg` and `.pdf`."""
+    title = f"Estimator of {data.model}, held-out half (engine {data.fidelity})"
     with styled():
         figure, axes = new_figure(2, 2, panel_width_in=3.3, panel_height_in=2.4, share_y=False)
         _draw_reliability(axes[0][0], data.reliability)
@@ -47,11 +48,12 @@ def draw_estimator(data: EstimatorData, folder: Path, name: str = "estimator") -
         }
         _draw_positions(axes[1][0], groups, "By match length n and copy length m")
         _draw_deltas(axes[1][1], data.deltas)
+        figure.suptitle(title.replace("$", r"\$"))
         svg, pdf = save(figure, folder, name)
     num_positions, num_steps = int(data.by_position["graded"].sum()), int(data.by_position["graded"].iloc[0])
     return FigureFile(
         name=name,
-        title=f"Estimator of {data.model}, held-out half (engine {data.fidelity})",
+        title=title,
         caption=f"{num_positions:,} graded positions of {num_steps:,} steps with a match. Reliability: mean prediction "
         "and share accepted per bin, bars show its share of positions. Acceptance is conditional on the positions "
         "before; positions after the first rejection are not graded. Increase in log-loss: the feature left out and "
@@ -95,7 +97,8 @@ def _draw_positions(axis: Any, tables: dict[str, pd.DataFrame], title: str) -> N
 
 def _draw_deltas(axis: Any, deltas: pd.DataFrame) -> None:
     labels = [name.removeprefix("no_").replace("_", " ") for name in deltas["ablation"]]
+    labels = ["all match features" if label == "match features" else label for label in labels]
     axis.barh(labels, deltas["log_loss_increase"], color=arm_styles(["estimator"])["estimator"].color, height=0.6)
     axis.axvline(0.0, color="0.3", linewidth=0.8)
     axis.invert_yaxis()
-    axis.set(title="Feature left out", xlabel="Increase in log-loss per matched step, nats")
+    axis.set(title="Feature left out", xlabel="Log-loss increase, nats per step")

@@ -1,0 +1,188 @@
+"""`python -m harness fit`: what it writes, and what it refuses."""
+
+import csv
+import hashlib
+import json
+
+import pytest
+
+from harness.__main__ import main
+from hybrid_spark.calibration import fit_coefficients, replay_all
+from hybrid_spark.estimator import Coefficients
+from tests.harness.fit.generations import write_generation
+from workloads.generation import read_generation
+
+FEW = ["--min-matched-steps", "20"]
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """A fit over two workloads."""
+    folder = tmp_path_factory.mktemp("fit")
+    generations = [
+        str(write_generation(folder / name, num_requests=size, workload=name)) for name, size in (("a", 40), ("b", 31))
+    ]
+    code = main(["fit", *generations, "--out", str(folder / "out"), *FEW, "--evaluate-with", "Qwen3-8B"])
+    return code, folder / "out", generations
+
+
+def refused(capsys, *arguments) -> str:
+    """The reason of a run that must end with exit code 2 and without a traceback."""
+    assert main(["fit", *map(str, arguments)]) == 2
+    error = capsys.readouterr().err
+    assert "error: " in error
+    assert "Traceback" not in error
+    return error
+
+
+def test_coefficients_are_those_of_the_fitting_half_and_carry_their_provenance(fitted):
+    code, out, generations = fitted
+    assert code == 0
+    coefficients = Coefficients.load(out / "coefficients.json")
+    provenance = coefficients.provenance
+    records = [record for folder in generations for record in read_generation(folder).records]
+    assert provenance["name"] == "Tiny-1B"
+    assert provenance["model"] == "org/Tiny-1B"
+    assert provenance["model_fingerprint"] == "weights"
+    assert "a (40 requests, outputs sha256" in provenance["fitted_on"]
+    assert "b (31 requests" in provenance["fitted_on"]
+    assert int(provenance["output_tokens"]) == 120 * 36  # 20 of 40, 16 of 31: an odd request goes to the smaller half
+    assert 0 < int(provenance["requests_with_match"]) <= 36
+    assert int(provenance["accepted_positions"]) < int(provenance["graded_positions"])
+    assert float(provenance["held_out_ece"]) < 0.2
+    everything, _ = replay_all(records[:40])
+    assert coefficients != fit_coefficients(everything)  # half of it was held out
+
+
+def test_every_estimator_of_the_ladder_and_the_ablations_is_a_file_to_serve_with(fitted):
+    _, out, _ = fitted
+    names = {path.stem for path in (out / "estimators").glob("*.json")}
+    assert {f"ladder_{step}" for step in range(1, 7)} < names
+    assert {"no_copy_length", "no_first_token_terms", "no_agreement"} < names
+    assert Coefficients.load(out / "estimators" / "ladder_6.json") == Coefficients.load(out / "coefficients.json")
+    assert Coefficients.load(out / "estimators" / "no_copy_length.json").kappa_first == 0
+
+
+def test_tables_and_figure_are_written(fitted):
+    _, out, _ = fitted
+    rows = list(csv.DictReader((out / "estimators.csv").read_text().splitlines()))
+    assert [row["kind"] for row in rows].count("ladder") == 6
+    borrowed = [row for row in rows if row["kind"] == "borrowed"]
+    assert [row["estimator"] for row in borrowed] == ["Qwen3-8B"]
+    full = next(row for row in rows if row["kind"] == "chosen")
+    assert float(borrowed[0]["log_loss_per_matched_step"]) > float(full["log_loss_per_matched_step"])
+    report = (out / "fit.md").read_text()
+    assert "15 bins of equal width" in report
+    assert "| matched steps |" in report
+    assert (out / "estimator.svg").read_text().count("<path") > 20
+    assert (out / "estimator.pdf").stat().st_size > 1000
+    content = json.loads((out / "fit.json").read_text())
+    assert content["held_out"]["quality"]["num_matched_steps"] == content["held_out"]["counts"]["matched_steps"]
+    assert content["first_token_acceptance_held_out"]["disagree"] == {"num_steps": 0, "acceptance": None}
+
+
+def test_a_fit_is_never_overwritten_unasked(fitted, capsys):
+    _, out, generations = fitted
+    before = (out / "coefficients.json").read_bytes()
+    assert "already holds a fit" in refused(capsys, *generations, "--out", out, *FEW)
+    assert (out / "coefficients.json").read_bytes() == before
+    assert main(["fit", *generations, "--out", str(out), *FEW, "--overwrite", "--evaluate-with", "Qwen3-8B"]) == 0
+    assert Coefficients.load(out / "coefficients.json").beta == pytest.approx(json.loads(before)["beta"])
+    assert [path.name for path in out.parent.glob(".*")] == []  # nothing of the staging is left
+
+
+def test_files_other_than_a_fit_are_not_replaced(tmp_path, capsys):
+    generation = write_generation(tmp_path / "g", num_requests=4)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.txt").write_text("mine")
+    assert "holds other files" in refused(capsys, generation, "--out", tmp_path / "out", "--overwrite", *FEW)
+
+
+def test_too_few_matched_steps(tmp_path, capsys):
+    generation = write_generation(tmp_path / "g", num_requests=6)
+    error = refused(capsys, generation, "--out", tmp_path / "out")
+    assert "steps with an n-gram match, and 500 are needed" in error
+    assert "--min-matched-steps" in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_outputs_without_any_match(tmp_path, capsys):
+    generation = write_generation(tmp_path / "g", num_requests=4, copies=False)
+    assert "has 0 steps with an n-gram match" in refused(capsys, generation, "--out", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"checkpoint": "org/Other-2B"}, "mix models: org/Tiny-1B"),
+        ({"model_fingerprint": "retrained"}, "mix weights of the model"),
+        ({"tokenizer_sha256": "another"}, "mix tokenizers"),
+        ({"fidelity": "gpu"}, "mix kinds of engine"),
+    ],
+)
+def test_mixed_generations(tmp_path, capsys, changes, reason):
+    first = write_generation(tmp_path / "a", num_requests=4)
+    second = write_generation(tmp_path / "b", num_requests=4, workload="other", **changes)
+    error = refused(capsys, first, second, "--out", tmp_path / "out")
+    assert reason in error
+    assert str(second) in error
+
+
+def test_a_wrong_tokenizer(tmp_path, capsys):
+    tokenizer = tmp_path / "tokenizer.json"
+    tokenizer.write_text("{}")
+    digest = hashlib.sha256(b"{}").hexdigest()
+    generation = write_generation(tmp_path / "g", num_requests=30)
+    error = refused(capsys, generation, "--tokenizer", tmp_path, "--out", tmp_path / "out", *FEW)
+    assert "token ids are of another tokenizer" in error
+    assert digest in error
+    right = write_generation(tmp_path / "right", num_requests=30, tokenizer_sha256=digest)
+    assert main(["fit", str(right), "--tokenizer", str(tokenizer), "--out", str(tmp_path / "out"), *FEW]) == 0
+
+
+def test_the_configured_models_tokenizer_is_compared_where_it_is_here(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("harness.fit.inputs.local_tokenizer_sha256", lambda info: "that of the model")
+    generation = write_generation(tmp_path / "g", num_requests=4)
+    assert "of another tokenizer" in refused(capsys, generation, "--out", tmp_path / "out")
+
+
+def test_token_ids_outside_the_vocabulary(tmp_path, capsys):
+    generation = write_generation(tmp_path / "g", num_requests=4, vocab_size=500)
+    assert "below the vocabulary's 500" in refused(capsys, generation, "--out", tmp_path / "out")
+
+
+def test_sampled_outputs(tmp_path, capsys):
+    generation = write_generation(tmp_path / "g", num_requests=4, sampling={"temperature": 1.0})
+    assert "sampled at temperature 1.0" in refused(capsys, generation, "--out", tmp_path / "out")
+
+
+def test_a_generation_named_twice(tmp_path, capsys):
+    generation = write_generation(tmp_path / "g", num_requests=4)
+    assert "is in two generations" in refused(capsys, generation, generation, "--out", tmp_path / "out")
+
+
+def test_an_unfinished_generation_needs_to_be_asked_for(tmp_path, capsys):
+    generation = write_generation(tmp_path / "g", num_requests=60)
+    lines = (generation / "outputs.jsonl").read_text().splitlines(keepends=True)
+    (generation / "outputs.jsonl").write_text("".join(lines[:50]))
+    assert "holds 50 of 60 requests" in refused(capsys, generation, "--out", tmp_path / "out", *FEW)
+    assert main(["fit", str(generation), "--partial", "--out", str(tmp_path / "out"), *FEW]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--terms", "ladder_7"], "--terms must be one of equation_1"),
+        (["--ridge", "0"], "--ridge must be a finite number above 0, got 0"),
+        (["--ridge", "nan"], "--ridge must be"),
+        (["--evaluate-with", "Qwen4"], "--evaluate-with: coefficients 'Qwen4' are neither known nor a file"),
+        (["--tokenizer", "nowhere"], "--tokenizer must be a tokenizer.json or its folder"),
+    ],
+)
+def test_bad_options(tmp_path, capsys, arguments, reason):
+    generation = write_generation(tmp_path / "g", num_requests=4)
+    assert reason in refused(capsys, generation, "--out", tmp_path / "out", *arguments)
+
+
+def test_a_folder_without_outputs(tmp_path, capsys):
+    assert "no outputs of the target model here" in refused(capsys, tmp_path, "--out", tmp_path / "out")
