@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Sequence
 
 from harness.config.files import find_path
@@ -23,7 +22,6 @@ __all__ = [
 
 _COST_MODELS = ("paper", "vllm")
 _VALUES = ("beta", "w_first", "w_rest", "delta", "l_first", "l_rest", "kappa_first", "kappa_rest")
-_TERMS = re.compile(r"\{model\}-(\w+)\.json$")
 _ALONE = {Drafter.ngram: Policy.NGRAM, Drafter.dspark: Policy.DSPARK}
 
 
@@ -138,17 +136,11 @@ def _model(arm: ArmConfig, model: ModelConfig, where: str) -> Iterator[str]:
     if name.endswith(".json") and find_path(name) is None:
         yield (
             f"{key} must name coefficients that ship or a file, got {name!r}, which does not exist "
-            f"(arm {arm.name}, model {model.name}). {_how_to_fit(arm, name)}"
+            f"(arm {arm.name}, model {model.name}). `python -m harness generate` and `fit` write such "
+            f"files to results/fits/{model.name}, from the model's own greedy outputs."
         )
         return
     try:
         load_coefficients(name)
     except CoefficientsError as error:
         yield f"{key}={name}: {error} {where}"
-
-
-def _how_to_fit(arm: ArmConfig, name: str) -> str:
-    """What to do about a missing file; `{model}-<terms>.json` names the terms of the fit."""
-    named = _TERMS.search(arm.coefficients or "")
-    terms = f" with the terms {named[1]}" if named else ""
-    return f"Fit it from the model's own greedy output{terms} (`python -m harness fit`) and keep it as {name}."
