@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
-from hybrid_spark.calibration import ABLATIONS
+from harness.config.compose import CONF_DIR
 from hybrid_spark.estimator import Coefficients
 from tests.harness.cells import tiny_model
 
@@ -19,10 +20,12 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def refits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with the refitted coefficients that the ablation's arms name."""
-    folder = tmp_path / "refits" / "coefficients"
-    folder.mkdir(parents=True)
-    for model in ("qwen3-4b", "smollm2-135m"):
-        for terms in ABLATIONS:
-            Coefficients.load("Qwen3-4B").save(folder / f"{model}-{terms}.json")
-    monkeypatch.chdir(folder.parent)
-    return folder
+    root = tmp_path / "refits"
+    for path in sorted((CONF_DIR / "arm").glob("*.yaml")):
+        name = str(yaml.safe_load(path.read_text(encoding="utf-8")).get("coefficients", ""))
+        for model in ("qwen3-4b", "smollm2-135m") if name.endswith(".json") else ():
+            file = root / name.replace("{model}", model)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Coefficients.load("Qwen3-4B").save(file)
+    monkeypatch.chdir(root)
+    return root
