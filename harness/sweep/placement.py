@@ -1,6 +1,7 @@
 """Ray placement: which node runs a cell, and what a cluster must have for it."""
 
 import dataclasses
+import os
 from typing import Any
 
 import ray
@@ -70,6 +71,8 @@ def connect(cluster: ClusterConfig) -> None:
 
 
 def _start_local(cluster: ClusterConfig, common: dict[str, Any]) -> None:
+    # By default Ray runs its workers, and so every measured server, at nice 15: behind anything else on the machine.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     for attempt in range(_START_ATTEMPTS):
         try:
             # an address of "local" keeps RAY_ADDRESS from turning a local sweep into a remote one
