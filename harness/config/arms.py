@@ -136,8 +136,8 @@ def _model(arm: ArmConfig, model: ModelConfig, where: str) -> Iterator[str]:
     if name.endswith(".json") and find_path(name) is None:
         yield (
             f"{key} must name coefficients that ship or a file, got {name!r}, which does not exist "
-            f"(arm {arm.name}, model {model.name}). `python -m harness generate` and `fit` write such "
-            f"files to results/fits/{model.name}, from the model's own greedy outputs."
+            f"(arm {arm.name}, model {model.name}). `python -m harness fit` writes such files to "
+            f"results/fits/{model.name} from the model's own greedy outputs (`python -m harness generate`)."
         )
         return
     try:
