@@ -50,6 +50,7 @@ bench: env
 	$(PY) bench/memory.py
 	$(PY) bench/edit_distance.py
 	$(PY) bench/replay.py
+	$(PY) bench/report.py  # a report of 2,000 cells: time, memory, and how often its intervals hold the truth
 
 # The one target without an environment: a GPU machine brings its own torch and Triton.
 gpu-check:
