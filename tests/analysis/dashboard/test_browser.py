@@ -11,7 +11,8 @@ from tests.browser import Browser, find_chromium
 
 ARTIFACTS = Path(__file__).resolve().parents[3] / "test-artifacts"
 VISIBLE = (
-    "[...document.querySelectorAll('tr[data-arm]')].filter(r => r.offsetParent).map(r => r.dataset.arm + r.dataset.batch)"
+    "[...document.querySelectorAll('tr[data-arm]')].filter(r => r.offsetParent)"
+    ".map(r => r.dataset.arm + r.dataset.batch)"
 )
 
 pytestmark = pytest.mark.skipif(
