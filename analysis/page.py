@@ -144,7 +144,7 @@ def _html_table(table: Table, number: int) -> dict[str, Any]:
         "number": number,
         # `to_html` escapes every field
         "html": Markup(to_html(shown, f"S{number}")),
-        "folded": len(shown.rows) > _LONG and number > 1,
+        "folded": len(shown.rows) > _LONG,
     }
 
 

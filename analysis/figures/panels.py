@@ -135,8 +135,11 @@ def _dress(axis: Any, panel: Panel) -> None:
     every = math.ceil(len(panel.x_labels) / _MAX_TICKS)
     ticks = range(0, len(panel.x_labels), every)
     axis.set_xticks(list(ticks), [plain_label(panel.x_labels[i]) for i in ticks])
-    if max(map(len, panel.x_labels), default=0) > 4 and len(panel.x_labels) > 4:
-        axis.tick_params(axis="x", labelrotation=60)
+    longest = max(map(len, panel.x_labels), default=0)
+    if (longest > 4 and len(panel.x_labels) > 4) or (longest > 6 and len(panel.x_labels) > 1):
+        axis.tick_params(axis="x", labelrotation=60 if longest < 10 else 30)
+        for text in axis.get_xticklabels():
+            text.set_horizontalalignment("right" if longest >= 10 else "center")
     axis.set_xlim(-0.6, len(panel.x_labels) - 0.4)
     axis.set_xlabel(panel.x_label)
     axis.set_ylabel(panel.y_label)

@@ -7,7 +7,7 @@ import re
 import unicodedata
 
 from analysis.statistics import Estimate
-from analysis.tables.table import Column, Entry, Hole, Table, reason_of
+from analysis.tables.table import LEVEL_MARK, Column, Entry, Hole, Table, reason_of
 
 __all__ = ["escape_markdown", "printable", "to_csv", "to_html", "to_markdown", "to_text"]
 
@@ -86,7 +86,9 @@ def to_html(table: Table, number: int | str | None = None) -> str:
                 text = _escape(column.text(row.get(column.key)))
                 if "[" in text and isinstance(row.get(column.key), Estimate):
                     value, _, interval = text.partition(" ")
-                    text = f'{value} <span class="interval">{interval}</span>'
+                    level = LEVEL_MARK if interval.endswith(LEVEL_MARK) else ""
+                    interval = interval.removesuffix(LEVEL_MARK)
+                    text = f'{value}{level} <span class="interval">{interval}</span>'
                 mark = f"<sup>{marks[reason]}</sup>" if reason else ""
                 parts.append(f"<td{_class(numeric[column.key], text)}>{text}{mark}</td>")
             parts.append("</tr>")
