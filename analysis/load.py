@@ -13,7 +13,17 @@ from harness.manifest import Manifest, read_manifest
 from harness.schema import Derived, Record, Segment, Status, derive
 from harness.store import Store
 
-__all__ = ["FIDELITY_MEANING", "POOLED", "CellKey", "Point", "Sweep", "load_sweep", "part_name"]
+__all__ = [
+    "FIDELITY_MEANING",
+    "POOLED",
+    "UNITS",
+    "CellKey",
+    "Point",
+    "Sweep",
+    "load_sweep",
+    "measurements",
+    "part_name",
+]
 
 POOLED = "pooled"
 """Segment name of the row that sums a repeat's segments."""
@@ -45,6 +55,18 @@ _COUNTERS = (
     "num_preemptions",
 )
 _LATENCIES = ("median_ttft_ms", "median_tpot_ms", "median_e2el_ms")
+UNITS = {
+    **dict.fromkeys(_COUNTERS, "tokens"),
+    **dict.fromkeys(("num_prompts", "num_completed", "num_failed"), "requests"),
+    "num_drafts": "drafts",
+    "num_preemptions": "preemptions",
+    "duration_s": "s",
+    **dict.fromkeys(_LATENCIES, "ms"),
+    "output_throughput_tok_s": "tok/s",
+    "acceptance_length": "tokens/request-step",
+}
+"""Unit of each measured column."""
+
 _COLUMNS = (
     *("cell_id", "repeat", "attempt", "segment", "part", "bucket", "arm", "arm_label", "model", "workload"),
     *("batch_size", "temperature", "fidelity", *_COUNTERS, *_LATENCIES, "output_throughput_tok_s"),
@@ -194,6 +216,15 @@ def load_sweep(root: Path) -> Sweep:
         notes=notes,
         problems=problems,
     )
+
+
+def measurements(sweep: Sweep) -> pd.DataFrame:
+    """One row a measured value: where it was measured, `metric`, `unit` and `value`; what is missing has no row."""
+    place = [column for column in sweep.frame.columns if column not in (*UNITS, "reason", "attempt")]
+    long = sweep.frame.melt(id_vars=place, value_vars=list(UNITS), var_name="metric").dropna(subset=["value"])
+    long.insert(len(long.columns) - 1, "unit", long["metric"].map(UNITS))
+    long["value"] = long["value"].astype(float)
+    return long.reset_index(drop=True)
 
 
 def label_of(record: Record) -> str:

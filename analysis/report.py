@@ -15,7 +15,7 @@ from analysis.figures import FigureFile, acceptance_figures, speedup_figures
 from analysis.figures.style import PanelBudget
 from analysis.findings import findings
 from analysis.identity import compare_outputs
-from analysis.load import FIDELITY_MEANING, Sweep, load_sweep
+from analysis.load import FIDELITY_MEANING, Sweep, load_sweep, measurements
 from analysis.page import Page, to_html_page, to_markdown_page
 from analysis.provenance import arm_configs, cautions, log_tails, provenance_facts
 from analysis.tables import Table, to_csv, to_latex, to_markdown, to_text
@@ -69,6 +69,7 @@ def write_report(sweep_dir: Path, out_dir: Path | None = None, *, seed: int = 0)
     out = out_dir if out_dir is not None else sweep_dir / "report"
     out.mkdir(parents=True, exist_ok=True)
     page = _build(sweep, fidelity, out, seed)
+    measurements(sweep).to_parquet(out / "measurements.parquet", index=False)
     for table in page.every_table:
         for suffix, render in (("csv", to_csv), ("md", to_markdown), ("tex", to_latex)):
             _write(out / "tables" / f"{table.name}.{suffix}", render(table))

@@ -65,7 +65,7 @@ def table_5(evidence: Evidence, _folder: Path) -> Made:
         if key != "model"
     ]
     columns = [Column(key="model", title="Model"), Column(key="coefficient", title="Coefficient")]
-    twin = twin_table(table, columns, twins)
+    twin = twin_table(table, columns, twins, times=False)
     return Made(tables=[table], twins=[twin] if twin else [])
 
 
@@ -103,7 +103,7 @@ def table_7(evidence: Evidence, _folder: Path) -> Made:
                 if k != "estimator" and text
             ]
             columns = [Column(key="estimator", title="Estimator"), Column(key="coefficient", title="Coefficient")]
-            twin = twin_table(table, columns, twins)
+            twin = twin_table(table, columns, twins, times=False)
             made.twins += [twin] if twin else []
     return made
 

@@ -83,14 +83,19 @@ class TwinRow:
     ours: Entry
 
 
-def twin_table(of: Table, columns: list[Column], rows: list[TwinRow]) -> Table | None:
+def twin_table(of: Table, columns: list[Column], rows: list[TwinRow], *, times: bool = True) -> Table | None:
     """The paper's values beside ours, one row each; null without a value that both have.
+
+    An interpreter's times never stand beside a GPU's.
 
     Args:
         of: The table it belongs to.
         columns: Columns that place a value.
         rows: Every printed value whose place the records have.
+        times: Whether the values are made of times.
     """
+    if times and of.fidelity == "cpu":
+        return None
     if not any(_value(row.ours) is not None for row in rows):
         return None
     digits = max(row.paper.digits for row in rows)

@@ -5,6 +5,7 @@ from pathlib import Path
 from analysis import paper
 from analysis.exhibits.evidence import Evidence
 from analysis.exhibits.exhibit import Made, TwinRow, twin_table
+from analysis.figures.panels import CPU_NOTE
 from analysis.load import POOLED, Point
 from analysis.statistics import Estimate
 from analysis.tables.table import Column, Entry, Table
@@ -189,7 +190,8 @@ def repeats_note(table: Table) -> str:
     if not counts:
         return "n: no finished repeat."
     low, high = min(counts), max(counts)
-    return f"n = {low}{f' to {high}' if high != low else ''} repeats{'' if high > 1 else ': no interval'}."
+    text = f"n = {low}{f' to {high}' if high != low else ''} repeat{'s' if high > 1 else ': no interval'}."
+    return f"{text} Times are {CPU_NOTE}." if table.fidelity == "cpu" else text
 
 
 def inverse(names: dict[str, str]) -> dict[str, str]:

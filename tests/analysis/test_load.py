@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from analysis.cells import summarise
-from analysis.load import POOLED, load_sweep
+from analysis.load import POOLED, load_sweep, measurements
 from harness.errors import ResultFormatError
 from harness.schema import Failure
 from tests.analysis.synthetic import Builder, SegmentSpec, demo
@@ -188,3 +188,19 @@ def test_part_with_several_buckets_is_summed_and_one_without_is_not(tmp_path: Pa
     assert edits.acceptance.value == pytest.approx(800 / 300)
     assert edits.speedup.value == pytest.approx(2.0)
     assert cells["vanilla"].parts[0].throughput.value == pytest.approx(800 / (4 + 16))
+
+
+def test_measurements_are_one_row_a_value_with_its_unit(tmp_path: Path) -> None:
+    demo(tmp_path / "demo")
+    frame = measurements(load_sweep(tmp_path / "demo"))
+    assert {"cell_id", "repeat", "segment", "metric", "unit", "value"} <= set(frame.columns)
+    assert frame["value"].notna().all()
+    row = frame[(frame["arm"] == "ngram") & (frame["repeat"] == 1) & (frame["segment"] == "edits")]
+    assert row.set_index("metric").loc["output_throughput_tok_s", ["value", "unit"]].to_list() == [51.0, "tok/s"]
+    # vanilla drafts nothing: no row, and no zero
+    assert frame[(frame["arm"] == "vanilla") & (frame["metric"] == "num_drafts")].empty
+
+
+def test_an_empty_sweep_has_no_measurements(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert measurements(load_sweep(tmp_path / "empty")).empty

@@ -8,10 +8,12 @@ import pytest
 from analysis import paper
 from analysis.cells import summarise
 from analysis.exhibits import EXHIBITS, Evidence, make_exhibits
+from analysis.exhibits.exhibit import TwinRow, twin_table
 from analysis.exhibits.headline import headline
 from analysis.exhibits.speedups import table_11, table_12
 from analysis.load import load_sweep
 from analysis.statistics import Ratio
+from analysis.tables.table import Table
 from tests.analysis.papers import build_table_11, build_table_12
 
 MODELS = ("qwen3-4b", "gemma-4-12b")
@@ -106,3 +108,14 @@ def test_facts_are_complete_rows_of_numbers(name: str) -> None:
     rows = [*paper.rows(name)]
     assert rows
     assert all(None not in row and None not in row.values() for row in rows)
+
+
+def test_times_of_an_interpreter_never_stand_beside_the_papers(tmp_path: Path) -> None:
+    table = Table(name="t", title="t", fidelity="cpu", columns=[])
+    row = TwinRow(what={}, paper=paper.number("1.30"), ours=1.31)
+    assert twin_table(table, [], [row]) is None
+    assert twin_table(table, [], [row], times=False) is not None
+    table.fidelity = "gpu"
+    twin = twin_table(table, [], [row])
+    assert twin is not None
+    assert twin.rows[0]["ratio"] == pytest.approx(1.31 / 1.30)
