@@ -173,8 +173,8 @@ def load_history(
             continue
         relative = folder.relative_to(root).as_posix()
         at = SweepAt(folder=relative, info=sweep_info(sweep), fidelity=sweep.fidelity or "")
-        found = {place: (seen, _runs(sweep, seen)) for place, seen in observations.items() if seen.fidelity}
-        latest = {seen.cell_id: _latest(sweep, seen) for seen in observations.values()}
+        runs, latest = _runs(sweep), _latest(sweep)
+        found = {place: (seen, runs[seen.cell_id]) for place, seen in observations.items() if seen.fidelity}
         loaded.append((at, found, latest))
     # only what the site needs is kept of each sweep: a long history does not hold all its records in memory
     loaded.sort(key=lambda item: (item[0].info.started_utc, item[0].folder))
@@ -236,19 +236,17 @@ def _intervals(points: list[PointInTime]) -> None:
             point.intervals[metric] = interval
 
 
-def _runs(sweep: Sweep, seen: Observation) -> list[Run]:
-    cell = next(cell for cell in sweep.cells if cell.cell_id == seen.cell_id)
-    runs = []
-    for (cell_id, repeat), record in sweep.records.items():
-        if cell_id == seen.cell_id:
-            path = sweep.paths[cell_id, repeat]
-            values = values_of(record, cell.segments, speculates=speculates(record))
-            runs.append(_run(record, path, values))
+def _runs(sweep: Sweep) -> dict[str, list[Run]]:
+    """Cell id -> its attempts in order."""
+    segments = {cell.cell_id: cell.segments for cell in sweep.cells}
+    runs: dict[str, list[Run]] = {cell_id: [] for cell_id in segments}
+    for key, record in sweep.records.items():
+        values = values_of(record, segments[key[0]], speculates=speculates(record))
+        runs[key[0]].append(_run(record, sweep.paths[key], values))
     for record in sweep.failed:
-        if record.cell_id == seen.cell_id:
-            suffix = f"-a{record.attempt}" if record.attempt > 1 else ""
-            runs.append(_run(record, sweep.root / record.cell_id / f"r{record.repeat}{suffix}", {}))
-    return sorted(runs, key=lambda run: (run.repeat, run.attempt))
+        suffix = f"-a{record.attempt}" if record.attempt > 1 else ""
+        runs[record.cell_id].append(_run(record, sweep.root / record.cell_id / f"r{record.repeat}{suffix}", {}))
+    return {cell_id: sorted(found, key=lambda run: (run.repeat, run.attempt)) for cell_id, found in runs.items()}
 
 
 def _run(record: Record, path: Path, values: dict[str, float]) -> Run:
@@ -266,12 +264,10 @@ def _run(record: Record, path: Path, values: dict[str, float]) -> Run:
     )
 
 
-def _latest(sweep: Sweep, seen: Observation) -> tuple[dict[str, Any], Path | None]:
-    keys = [key for key in sweep.records if key[0] == seen.cell_id]
-    if keys:
-        return sweep.records[keys[-1]].config, sweep.paths[keys[-1]]
-    failed = [record for record in sweep.failed if record.cell_id == seen.cell_id]
-    return (failed[-1].config if failed else {}), None
+def _latest(sweep: Sweep) -> dict[str, tuple[dict[str, Any], Path | None]]:
+    """Cell id -> its newest configuration, and the folder of its newest finished repeat."""
+    latest: dict[str, tuple[dict[str, Any], Path | None]] = {r.cell_id: (r.config, None) for r in sweep.failed}
+    return latest | {key[0]: (record.config, sweep.paths[key]) for key, record in sweep.records.items()}
 
 
 def _order(series: Series) -> tuple[Any, ...]:
