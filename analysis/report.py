@@ -12,7 +12,7 @@ from analysis.cells import CellResult, summarise
 from analysis.exhibits import Evidence, make_exhibits
 from analysis.exhibits.headline import headline
 from analysis.figures import FigureFile, acceptance_figures, speedup_figures
-from analysis.figures.style import PanelBudget
+from analysis.figures.style import PanelBudget, file_stem
 from analysis.findings import findings
 from analysis.identity import compare_outputs
 from analysis.load import FIDELITY_MEANING, Sweep, load_sweep, measurements
@@ -72,7 +72,7 @@ def write_report(sweep_dir: Path, out_dir: Path | None = None, *, seed: int = 0)
     measurements(sweep).to_parquet(out / "measurements.parquet", index=False)
     for table in page.every_table:
         for suffix, render in (("csv", to_csv), ("md", to_markdown), ("tex", to_latex)):
-            _write(out / "tables" / f"{table.name}.{suffix}", render(table))
+            _write(out / "tables" / f"{file_stem(table.name)}.{suffix}", render(table))
     markdown_path, html_path = out / "report.md", out / "index.html"
     _write(markdown_path, to_markdown_page(page))
     _write(html_path, to_html_page(page))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.figures.segments import plain_title
-from analysis.figures.style import ArmStyle, FigureFile, arm_styles, new_figure, plain_label, save, styled
+from analysis.figures.style import ArmStyle, FigureFile, arm_styles, file_stem, new_figure, plain_label, save, styled
 from analysis.statistics import Estimate, Ratio
 from analysis.tables.table import Entry
 
@@ -107,7 +107,7 @@ def draw_panels(
             ncols=max(1, min(len(names), 5, int(figure.get_figwidth() / column_in))),
             handlelength=2.8,
         )
-        svg, pdf = save(figure, folder, name)
+        svg, pdf = save(figure, folder, file_stem(name))
     return FigureFile(
         name=name,
         title=whole,

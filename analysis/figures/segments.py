@@ -1,14 +1,22 @@
 """A value per part or edit-distance bucket and arm: lines over buckets, bars over parts, one panel a grid point."""
 
-import re
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from analysis.cells import CellResult, SegmentResult
-from analysis.figures.style import ArmStyle, FigureFile, PanelBudget, arm_styles, new_figure, plain_label, save, styled
+from analysis.figures.style import (
+    ArmStyle,
+    FigureFile,
+    PanelBudget,
+    arm_styles,
+    file_stem,
+    new_figure,
+    plain_label,
+    save,
+    styled,
+)
 from analysis.load import POOLED
 from analysis.statistics import Estimate, Ratio
 
@@ -137,7 +145,7 @@ def _draw(
         ncols=max(1, min(len(handles), 5, int(figure.get_figwidth() / column_in))),
         handlelength=2.8,
     )
-    name = f"{quantity.name}_{_stem(workload)}_T{temperature:g}"
+    name = f"{quantity.name}_{file_stem(workload)}_T{temperature:g}"
     svg, pdf = save(figure, folder, name)
     return FigureFile(
         name=name,
@@ -304,9 +312,3 @@ def _n(cells: list[CellResult], quantity: Quantity) -> str:
 def plain_title(text: str) -> str:
     """A title without control characters or math mode."""
     return "".join(c if c.isprintable() else "\ufffd" for c in text).replace("$", r"\$")
-
-
-def _stem(text: str) -> str:
-    """A workload's name in a file name; names that had to be changed get a checksum, so that no two collide."""
-    stem = re.sub(r"[^A-Za-z0-9.-]+", "-", text).strip("-.")
-    return stem if stem == text else f"{stem}-{zlib.crc32(text.encode()):08x}"

@@ -1,6 +1,8 @@
 """How figures look: readable in greyscale, drawn without pyplot, saved as SVG and PDF."""
 
+import re
 import warnings
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,7 +13,17 @@ import matplotlib as mpl
 import seaborn as sns
 from matplotlib.figure import Figure
 
-__all__ = ["ArmStyle", "FigureFile", "PanelBudget", "arm_styles", "new_figure", "plain_label", "save", "styled"]
+__all__ = [
+    "ArmStyle",
+    "FigureFile",
+    "PanelBudget",
+    "arm_styles",
+    "file_stem",
+    "new_figure",
+    "plain_label",
+    "save",
+    "styled",
+]
 
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (6, 2, 1, 2)))
@@ -144,3 +156,9 @@ def plain_label(text: str) -> str:
     shown = "".join(c if c.isprintable() else "\ufffd" for c in text)
     shown = shown if len(shown) <= _MAX_LABEL else shown[: _MAX_LABEL - 1] + "\u2026"
     return shown.replace("$", r"\$")
+
+
+def file_stem(text: str) -> str:
+    """A workload's name in a file name; names that had to be changed get a checksum, so that no two collide."""
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")
+    return stem if stem == text else f"{stem}-{zlib.crc32(text.encode()):08x}"

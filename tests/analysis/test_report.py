@@ -326,3 +326,17 @@ def test_figures_beyond_the_budget_are_named() -> None:
     assert budget.take(500, "the first may always be drawn")
     assert not budget.take(1, "another")
     assert budget.skipped == ["another"]
+
+
+def test_names_that_are_paths_stay_inside_the_report(tmp_path: Path) -> None:
+    builder = Builder(tmp_path / "s")
+    for arm in ("vanilla", "ngram"):
+        specs = [SegmentSpec(name=f"edits {b}%", bucket=b) for b in ("0-10", "10-20")]
+        builder.repeat(arm, 0, specs, cell_id=arm, workload="../../out/<b>", model="a/b")
+    builder.manifest(1)
+    before = {p for p in tmp_path.rglob("*") if "report" not in p.parts}
+    result = write_report(tmp_path / "s")
+    assert {p for p in tmp_path.rglob("*") if "report" not in p.parts} == before
+    text = _check(result)
+    assert "<b>Table 11.</b>" in text
+    assert "&lt;b&gt;" in text
