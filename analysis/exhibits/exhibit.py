@@ -57,15 +57,18 @@ class Missing:
     Args:
         exhibit: Which.
         asked: Whether this sweep's experiment is one that should have given it.
+        smoke: Whether the sweep ran on a CPU, where the experiment runs as a smoke test.
     """
 
     exhibit: Exhibit
     asked: bool
+    smoke: bool = False
 
     @property
     def command(self) -> str:
         """What to run."""
-        return f"python -m harness sweep +exp={self.exhibit.experiments[0]}"
+        command = f"python -m harness sweep +exp={self.exhibit.experiments[0]}"
+        return f"{command} scale=smoke" if self.smoke else command
 
 
 @dataclass(kw_only=True, slots=True, frozen=True)

@@ -66,6 +66,7 @@ def figure_1(evidence: Evidence, folder: Path) -> Made:
             fidelity=evidence.fidelity,
             folder=folder,
             labels=[evidence.label(arm) for arm in paper.ARMS],
+            share_y=False,
             reference_label="Vanilla",
             warn=True,
         )

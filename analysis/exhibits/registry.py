@@ -209,5 +209,6 @@ def make_exhibits(evidence: Evidence, folder: Path) -> Exhibits:
         if made:
             result.made.append((exhibit, made))
         else:
-            result.missing.append(Missing(exhibit=exhibit, asked=evidence.experiment in exhibit.experiments))
+            asked, smoke = evidence.experiment in exhibit.experiments, evidence.fidelity == "cpu"
+            result.missing.append(Missing(exhibit=exhibit, asked=asked, smoke=smoke))
     return result

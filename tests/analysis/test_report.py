@@ -288,7 +288,7 @@ def test_exhibits_that_the_records_cannot_give_are_listed_with_what_to_run(compl
     text = _check(complete)
     assert "Not in these records" in text
     for command in ("figure1", "editing", "policies", "estimator_ladder", "staleness", "context_length"):
-        assert f"python -m harness sweep +exp={command}" in text
+        assert f"python -m harness sweep +exp={command} scale=smoke" in text
 
 
 def test_exhibit_of_a_bucketed_sweep_has_a_table_in_every_format_and_a_figure(tmp_path: Path) -> None:
