@@ -48,6 +48,7 @@ _CHECKPOINTS = {
     "google/gemma-4-12b-it": "gemma-4-12b",
     "coherelabs/north-mini-code-1.0-w4a16": "north-mini-code",
     "meta-llama/llama-3.1-8b-instruct": "llama-3.1-8b",
+    "huggingfacetb/smollm2-135m-instruct": "smollm2-135m-instruct",
 }
 
 

@@ -15,7 +15,7 @@ from harness.engines.packages import package_problems
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "harness"]
 HEAVY = "torch", "ray", "vllm", "transformers", "matplotlib", "pandas"
-DEMO = ("plan", "+exp=demo")
+DEMO = ("plan", "+exp=demo", "arms=[vanilla,ngram]")
 
 
 def harness(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -50,7 +50,7 @@ def cached_model(tmp_path: Path) -> str:
     ("arguments", "parts"),
     [
         (["report", "no/such/folder"], ["no/such/folder: no such folder.", "python -m harness sweep|Sweeps here"]),
-        (["sweep", "+exp=nosuchexp"], ["exp=nosuchexp: no such file in conf/exp. Known: demo,"]),
+        (["sweep", "+exp=nosuchexp"], ["exp=nosuchexp: no such file in conf/exp. Known: ablation, "]),
         ([*DEMO, "+arm.typo=1"], ["arm.typo: unknown key 'typo' in arm. Known: "]),
         ([*DEMO, "batch_sizes=[0]"], ["batch_sizes must hold positive integers, got 0."]),
         (["status", "no/such/folder"], ["no/such/folder holds no sweep"]),
@@ -151,7 +151,8 @@ def test_plan_for_gpus_names_how_many_are_missing_and_the_engine_that_works(tmp_
     ]
     file = tmp_path / "nextcoder.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    done = harness("plan", "+exp=nextcoder", f"workload.path={file}", cached_model)
+    plain = ("models=[qwen3-4b]", "arms=[vanilla,ngram]", "baseline=vanilla")  # no DSpark checkpoint from the hub
+    done = harness("plan", "+exp=nextcoder", *plain, f"workload.path={file}", cached_model)
     assert done.returncode == 2
     assert "nextcoder 0-5%: " in done.stdout
     assert done.stderr.startswith(
@@ -160,7 +161,7 @@ def test_plan_for_gpus_names_how_many_are_missing_and_the_engine_that_works(tmp_
     assert "engine=vllm_cpu" in done.stderr
     if not package_problems(EngineKind.vllm_cpu):
         assert "which works on this machine" in done.stderr
-        planned = harness("plan", "+exp=nextcoder", "engine=vllm_cpu", f"workload.path={file}", cached_model)
+        planned = harness("plan", "+exp=nextcoder", *plain, "engine=vllm_cpu", f"workload.path={file}", cached_model)
         assert planned.returncode == 0, planned.stderr
 
 

@@ -18,7 +18,7 @@ REQUESTS = [
 
 
 def _plan(*overrides: str, requests: list[Request] = REQUESTS) -> Plan:
-    return cells.plan("+exp=demo", *overrides, requests=requests)
+    return cells.plan("+exp=demo", "arms=[vanilla,ngram]", *overrides, requests=requests)
 
 
 def _ids(*overrides: str, requests: list[Request] = REQUESTS) -> list[str]:

@@ -12,7 +12,7 @@ from harness.schema import Failure, Status
 from harness.store import Store
 from tests.harness.records import record, segment
 
-OVERRIDES = ["+exp=demo", "workload.parts=[chat]", "repeats=2"]
+OVERRIDES = ["+exp=demo", "arms=[vanilla,ngram]", "workload.parts=[chat]", "repeats=2"]
 FAILURE = Failure(stage="warmup", kind="EngineError", message="the server died\nmore", log_tail="")
 
 

@@ -31,7 +31,7 @@ def test_every_estimator_of_tables_5_and_7_ships(name):
     assert coefficients.provenance["name"] == name
     assert "2611.05611, Table" in coefficients.provenance["source"]
     assert name in Coefficients.available()
-    assert len(Coefficients.available()) == 10
+    assert len(Coefficients.available()) == 11
 
 
 @pytest.mark.parametrize(

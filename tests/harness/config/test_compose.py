@@ -85,7 +85,7 @@ def test_mistyped_top_level_key_suggests_the_right_one() -> None:
         ("workload.num_prompts_at={4:0}", ["workload.num_prompts_at[4]", "got 0"]),
         ("workload.bucket_width=0.03", ["workload.bucket_width", "got 0.03"]),
         ("workload.bucket_width=nan", ["workload.bucket_width", "got nan"]),
-        ("workload.buckets=['15-20']", ["workload.buckets", "such as 20-30", "got 15-20"]),
+        ("workload.buckets=['15-20']", ["workload.buckets", "such as 0-25", "got 15-20"]),
         ("engine.estimated_tok_s_per_request=0", ["engine.estimated_tok_s_per_request", "got 0"]),
         ("engine.kv_cache_gib=inf", ["engine.kv_cache_gib", "got inf"]),
         ("engine.memory_gib=-1", ["engine.memory_gib", "got -1"]),
@@ -123,7 +123,7 @@ def test_choice_that_the_experiments_axis_replaces_is_refused() -> None:
 
 
 def test_points_of_an_axis_keep_names_of_their_own() -> None:
-    message = _error("+exp=demo", "arm.name=same")
+    message = _error("+exp=demo", "arms=[vanilla,ngram]", "arm.name=same")
     assert "arm.name must differ between the sweep's arms, got ['same', 'same']" in message
 
 
@@ -161,8 +161,13 @@ def test_probabilistic_drafting_is_refused_where_it_is_not_lossless(arm: str) ->
 
 
 @pytest.mark.parametrize("arm", [name for name in known_options("arm") if name.endswith("_probabilistic")])
-def test_shipped_probabilistic_arms_are_lossless(arm: str) -> None:
-    validate(compose_grid(["+exp=demo", *QWEN, f"arms=[{arm}]", "temperatures=[1.0]"]))
+def test_shipped_probabilistic_arms_are_lossless_or_refused(arm: str) -> None:
+    """Table 9: only the proposed policy needs temperature 0 with sampled drafts."""
+    sampled = [*QWEN, f"arms=[{arm}]", "temperatures=[1.0]"]
+    if arm == "hybrid_probabilistic":
+        assert "not lossless at temperature 1.0" in _error("+exp=demo", *sampled)
+        sampled[-1] = "temperatures=[0.0]"
+    validate(compose_grid(["+exp=demo", *sampled]))
 
 
 def test_unknown_policy_lists_the_known_ones() -> None:

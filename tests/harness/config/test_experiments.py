@@ -40,7 +40,7 @@ def test_every_result_of_the_paper_has_an_experiment() -> None:
 def test_experiment_plans_at_the_papers_scale(name: str) -> None:
     sweep = grid(f"+exp={name}").sweep
     assert sweep.engine.kind is EngineKind.vllm
-    assert sweep.cluster.accelerator_type == "H100"
+    assert sweep.cluster.address is None, "one machine with GPUs is enough; cluster=h100 takes a cluster"
     assert not sweep.engine.enforce_eager
     planned = plan(f"+exp={name}")
     points = {(c.model.name, c.workload.name, c.batch_size) for c in planned.cells}

@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow]
 ROOT = Path(__file__).resolve().parents[3]
 SETTINGS = [
     "+exp=demo",
+    "arms=[vanilla,ngram]",
     "name=t",
     "repeats=1",
     "engine.server_module=tests.harness.fake_server",
