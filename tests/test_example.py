@@ -44,9 +44,9 @@ def test_example_names_no_folder_of_the_machine_that_made_it() -> None:
 
 def test_readme_shows_the_examples_report(printed: str) -> None:
     shown = (ROOT / "README.md").read_text(encoding="utf-8")
-    table = [line for line in printed.splitlines() if line.startswith(("Arm", "Vanilla", "n-gram"))]
+    table = [line for line in printed.splitlines() if line.startswith(("Arm", "Vanilla", "DSpark", "n-gram", "Hybrid"))]
     findings = [line for line in printed.splitlines() if line.startswith("- ")]
-    assert len(table) == 3
+    assert len(table) == 5
     assert len(findings) >= 3
     for line in table + findings:
         assert line in shown
