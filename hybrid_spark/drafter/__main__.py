@@ -46,6 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     online.add_argument("--url", required=True, help="root of a server that drafts with the exported folder")
     online.add_argument("--max-output-tokens", type=int, default=96)
     online.add_argument("--num-concurrent", type=int, default=8)
+    online.add_argument("--steps", type=Path, help="its record_steps folder: judge its confidences, not its acceptance")
     for command in (calibrate, evaluate, online):
         command.add_argument("--num-answers", type=int, help="use only the first so many answers of the split")
     export = commands.add_parser("export", help="write the checkpoint folder vLLM loads, with its card")
@@ -136,16 +137,25 @@ def _evaluate(args: argparse.Namespace) -> None:
 
 
 def _online(args: argparse.Namespace) -> None:
-    from hybrid_spark.drafter.online import measure_online
+    from hybrid_spark.drafter.online import calibration_online, measure_online
 
     path = args.work / "evaluation.json"
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist; run `evaluate` first: it says which weights these are.")
     evaluation = json.loads(path.read_text(encoding="utf-8"))
     prompts = [example.tokens[: example.num_prompt_tokens] for example in _examples(args, "evaluation")]
-    evaluation["online"] = measure_online(
-        args.url, prompts, max_output_tokens=args.max_output_tokens, num_concurrent=args.num_concurrent
+    measured = measure_online(
+        args.url,
+        prompts,
+        max_output_tokens=args.max_output_tokens,
+        num_concurrent=1 if args.steps else args.num_concurrent,
     )
+    if args.steps:
+        # Such a server verifies what its budget admits; its acceptance by position is not the drafter's.
+        measured = evaluation.get("online", {}) | {"confidence": calibration_online(args.steps)}
+    else:
+        measured |= {key: value for key, value in evaluation.get("online", {}).items() if key == "confidence"}
+    evaluation["online"] = measured
     path.write_text(json.dumps(evaluation, indent=2) + "\n", encoding="utf-8")
     print(json.dumps(evaluation["online"]))
 

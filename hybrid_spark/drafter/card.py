@@ -77,13 +77,20 @@ expected calibration error {errors[0]} (10 bins), AUC {areas[0]}; first slots al
 
 
 def _online(online: dict[str, Any] | None) -> str:
-    if online is None:
+    if not online or "acceptance" not in online:
         return ""
     shares = " / ".join(f"{share:.3f}" for share in online["acceptance"])
+    confidence = online.get("confidence")
+    calibrated = (
+        f"Its confidences on {confidence['num_slots']:,} verified slots: expected calibration error "
+        f"{confidence['calibration_error']:.3f}, AUC {_number(confidence['auc'])}.\n"
+        if confidence
+        else ""
+    )
     return f"""
 Online, in a vLLM server at temperature 0 on {online["num_prompts"]} of these prompts: {shares} for positions
 0 to 2, acceptance length {online["acceptance_length"]:.2f} ({online["num_drafts"]:,} drafts, the server's counters).
-"""
+{calibrated}"""
 
 
 def _number(value: float | None) -> str:

@@ -1,15 +1,31 @@
-"""Acceptance in a running vLLM server that drafts with the exported drafter: prompts in, its own counters out."""
+"""Acceptance in a running vLLM server that drafts with the exported drafter: prompts in, its own counters out.
 
+With step records (the plugin's ``record_steps``, policy ``dspark``, one request at a time) also how well the served
+confidences were calibrated: a step's survivals are what the slots were allocated by, and the context grows by the
+accepted tokens plus one.
+"""
+
+import itertools
 import json
 import re
+import time
 import urllib.request
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
-__all__ = ["measure_online", "parse_counters"]
+import numpy as np
+import torch
+from torch import Tensor
+
+from hybrid_spark.drafter.confidence import area_under_curve, expected_calibration_error
+
+__all__ = ["calibration_online", "judged_slots", "measure_online", "parse_counters"]
 
 _POSITIONS = 3
+_RECORDER_S = 3.0
+"""An idle server's recorder writes what it still holds within this time."""
 _TIMEOUT_S = 600
 _PER_POSITION = re.compile(r'^vllm:spec_decode_num_accepted_tokens_per_pos_total\{.*position="(\d+)".*\} (\S+)$')
 _DRAFTS = re.compile(r"^vllm:spec_decode_num_drafts_total(?:\{.*\})? (\S+)$")
@@ -73,6 +89,53 @@ def measure_online(
         "acceptance": [gained.get(position, 0.0) / num_drafts for position in range(_POSITIONS)],
         "acceptance_length": 1 + sum(gained.values()) / num_drafts,
     }
+
+
+def calibration_online(folder: Path) -> dict[str, Any]:
+    """Expected calibration error and AUC of the confidences that a server served, from its step records.
+
+    Raises:
+        ValueError: The records hold no verified slot.
+    """
+    time.sleep(_RECORDER_S)
+    confidence, accepted = judged_slots(folder)
+    return {
+        "num_slots": len(confidence),
+        "calibration_error": expected_calibration_error(confidence, accepted),
+        "auc": area_under_curve(confidence, accepted),
+    }
+
+
+def judged_slots(folder: Path) -> tuple[Tensor, Tensor]:
+    """Conditional confidence float32[M] and acceptance bool[M] of the slots that were verified and reached.
+
+    Args:
+        folder: The plugin's ``record_steps`` folder of a server that served one request at a time.
+
+    Raises:
+        ValueError: A step has more than one request, or no slot was verified.
+    """
+    import pyarrow.parquet as pq
+
+    steps = [row for path in folder.glob("steps-*.parquet") for row in pq.read_table(path).to_pylist()]
+    steps.sort(key=lambda row: row["step"])
+    confidence: list[float] = []
+    accepted: list[bool] = []
+    for step, following in itertools.pairwise(steps):
+        if step["num_requests"] != 1:
+            raise ValueError(f"{folder}: a step has {step['num_requests']} requests; serve one at a time.")
+        num_verified = min(step["num_slots"], step["length"][0])
+        num_accepted = following["num_context_tokens"] - step["num_context_tokens"] - 1
+        same_request = following["step"] == step["step"] + 1 and 0 <= num_accepted <= num_verified
+        if step["num_passes"][0] == 0 or not same_request:
+            continue
+        survival = np.array([1.0, *step["fresh"]])
+        reached = range(min(num_verified, num_accepted + 1))
+        confidence += [survival[slot + 1] / survival[slot] if survival[slot] > 0 else 0.0 for slot in reached]
+        accepted += [slot < num_accepted for slot in reached]
+    if not confidence:
+        raise ValueError(f"{folder} holds no step that verified a draft token.")
+    return torch.tensor(confidence), torch.tensor(accepted)
 
 
 def _get(url: str) -> str:

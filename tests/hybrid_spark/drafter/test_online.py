@@ -2,10 +2,14 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from hybrid_spark.drafter.online import measure_online, parse_counters
+from hybrid_spark.drafter.online import calibration_online, judged_slots, measure_online, parse_counters
 
 LABELS = 'engine="0",model_name="m"'
 
@@ -75,3 +79,39 @@ def test_counters_of_several_engines_are_added() -> None:
         f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="{engine}",position="0"}} 2.0' for engine in (0, 1)
     ]
     assert parse_counters("\n".join(lines)) == (6.0, {0: 4.0})
+
+
+def _steps(folder: Path, *rows: dict[str, Any]) -> Path:
+    common = {"num_requests": 1, "num_passes": [2], "length": [3], "num_slots": 3, "fresh": [0.8, 0.4, 0.1, 0.0]}
+    folder.mkdir(exist_ok=True)
+    pq.write_table(pa.Table.from_pylist([common | row for row in rows]), folder / "steps-1-0.parquet")
+    return folder
+
+
+def test_confidences_are_judged_where_slots_were_verified_and_reached(tmp_path: Path) -> None:
+    folder = _steps(
+        tmp_path / "steps",
+        {"step": 1, "num_context_tokens": 100, "num_passes": [0]},  # no chain yet
+        {"step": 2, "num_context_tokens": 101},  # one token accepted, the second rejected, the third not reached
+        {"step": 3, "num_context_tokens": 103, "num_slots": 1},  # the only verified slot accepted
+        {"step": 4, "num_context_tokens": 105},  # the next step is another request's
+        {"step": 5, "num_context_tokens": 40},  # the next step is not recorded
+        {"step": 7, "num_context_tokens": 42, "num_slots": 0},
+    )
+    confidence, accepted = judged_slots(folder)
+    assert confidence.tolist() == pytest.approx([0.8, 0.5, 0.8])
+    assert accepted.tolist() == [True, False, True]
+
+
+def test_records_of_several_requests_at_a_time_are_refused(tmp_path: Path) -> None:
+    rows = [{"step": step, "num_context_tokens": step, "num_requests": 2} for step in (1, 2)]
+    with pytest.raises(ValueError, match="one at a time"):
+        judged_slots(_steps(tmp_path / "steps", *rows))
+
+
+def test_calibration_needs_a_verified_slot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hybrid_spark.drafter.online._RECORDER_S", 0.0)
+    with pytest.raises(ValueError, match="no step that verified"):
+        calibration_online(tmp_path)
+    folder = _steps(tmp_path / "s", *({"step": n, "num_context_tokens": 10 + 2 * n, "num_slots": 1} for n in range(4)))
+    assert calibration_online(folder) == {"num_slots": 3, "calibration_error": pytest.approx(0.2), "auc": None}
