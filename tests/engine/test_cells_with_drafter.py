@@ -55,8 +55,8 @@ def test_dspark_and_hybrid_share_a_drafter_and_their_outputs(smollm2_path: Path,
 
     assert dspark.segments[0].step_files == []
     assert dspark.provenance.coefficients_source is None
-    assert hybrid.provenance.coefficients_source == "Qwen3-4B"
-    assert Coefficients.load(folder / "coefficients.json") == Coefficients.load("Qwen3-4B")
+    assert hybrid.provenance.coefficients_source == "SmolLM2-135M-Instruct"
+    assert Coefficients.load(folder / "coefficients.json") == Coefficients.load("SmolLM2-135M-Instruct")
 
     assert sorted(path.name for path in (folder / "steps").iterdir()) == [
         name.removeprefix("steps/") for name in hybrid.segments[0].step_files

@@ -30,7 +30,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory, smollm2_path: Path) -> tuple
     return results / "demo", [
         *(sys.executable, "-m", "harness", "sweep", "+exp=demo", f"results_dir={results}", "repeats=1"),
         *("arms=[vanilla,hybrid]", f"model.path={smollm2_path}"),
-        *("workload.buckets=[0-25]", "workload.max_output_tokens=56"),
+        *("workload.buckets=[25-50,50-75]", "workload.max_output_tokens=56"),
     ]
 
 

@@ -58,6 +58,8 @@ def sweep_in(model_folder: Path, ray_folder: Path) -> Start:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            # A shell starts background jobs with SIGINT ignored, and children inherit that.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
     return start
