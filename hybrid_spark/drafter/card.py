@@ -49,7 +49,7 @@ reached on answers the drafter never saw, from templates of neither training nor
 {_measured(evaluation)}
 ## Made by
 
-`python -m hybrid_spark.drafter generate|train|calibrate|evaluate|export`, seed 0.
+`python -m hybrid_spark.drafter generate|train|calibrate|evaluate|export`; training seed 0.
 """
 
 
