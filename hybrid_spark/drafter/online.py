@@ -1,8 +1,8 @@
 """Acceptance in a running vLLM server that drafts with the exported drafter: prompts in, its own counters out.
 
-With step records (the plugin's ``record_steps``, policy ``never_select``, one request at a time) also how well the served
-confidences were calibrated: a step's survivals are what the slots were allocated by, and the context grows by the
-accepted tokens plus one.
+With step records (the plugin's ``record_steps``, policy ``never_select``, one request at a time) also how well the
+served confidences were calibrated: a step's survivals are what the slots were allocated by, and the context grows by
+the accepted tokens plus one.
 """
 
 import itertools
