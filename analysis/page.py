@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Template
 from markupsafe import Markup
 
 from analysis.coverage import MEASURED
@@ -16,6 +16,7 @@ from analysis.figures import FigureFile
 from analysis.provenance import Fact
 from analysis.tables import Table, to_html, to_markdown
 from analysis.tables.render import escape_markdown, printable
+from analysis.templating import escaping_environment
 
 __all__ = ["Page", "to_html_page", "to_markdown_page"]
 
@@ -159,19 +160,6 @@ def _data_uri(svg: Path) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(svg.read_bytes()).decode("ascii")
 
 
-def _visible(value: Any) -> Any:
-    """Control characters are replaced before the template escapes a string; markup is escaped already."""
-    return printable(value, keep="\n\t") if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
 @cache
 def _template() -> Template:
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_visible,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report.html")
+    return escaping_environment(_TEMPLATES).get_template("report.html")

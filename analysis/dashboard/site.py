@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from analysis.compare.command import make_policy, write_text
 from analysis.compare.judge import METHOD, Policy, Verdict
 from analysis.dashboard.history import load_history
 from analysis.dashboard.views import cell_view, index_view
-from analysis.tables.render import printable
+from analysis.templating import escaping_environment
 from harness.errors import ConfigError
 
 __all__ = ["DashboardResult", "write_dashboard"]
@@ -124,7 +124,7 @@ def _linker(out: Path) -> Any:
     """Link files where they lie."""
 
     def link(path: Path) -> str:
-        return _quote(os.path.relpath(path.resolve(), (out / "cells").resolve()))
+        return quote(os.path.relpath(path.resolve(), (out / "cells").resolve()))
 
     return link
 
@@ -138,34 +138,18 @@ def _copier(history_dir: Path, out: Path) -> Any:
         if not path.is_symlink():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
-        return _quote(os.path.relpath(target, out / "cells"))
+        return quote(os.path.relpath(target, out / "cells"))
 
     return link
-
-
-def _quote(path: str) -> str:
-    return quote(path)
 
 
 def _render(name: str, values: dict[str, Any]) -> str:
     return _environment().get_template(name).render(values)
 
 
-def _visible(value: Any) -> Any:
-    """Control characters are replaced before the template escapes a string; markup is escaped already."""
-    return printable(value, keep="\n\t") if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_visible,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = escaping_environment(_TEMPLATES)
     # the page's policy names these two texts by their hashes: nothing else on it can be style or script
     for name, file in (("style", "style.css"), ("script", "filter.js.html")):
         text = (_TEMPLATES / file).read_text(encoding="utf-8")

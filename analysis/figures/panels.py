@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from analysis.figures.marks import draw_line, whiskers
 from analysis.figures.segments import plain_title
 from analysis.figures.style import ArmStyle, FigureFile, arm_styles, file_stem, new_figure, plain_label, save, styled
-from analysis.statistics import Estimate, Ratio
+from analysis.statistics import Estimate
 from analysis.tables.table import Entry
 
 __all__ = ["CPU_NOTE", "Panel", "draw_panels", "num_repeats"]
@@ -153,23 +154,7 @@ def _lines(axis: Any, panel: Panel, key: str, values: Sequence[Entry], style: Ar
     shift = (list(panel.series).index(key) - (count - 1) / 2) * min(0.12, 0.5 / count)
     xs = [i + shift for i in range(len(values))]
     ys = [_number(v) for v in values]
-    line = axis.errorbar(
-        xs,
-        ys,
-        yerr=_errors(values),
-        color=style.color,
-        linestyle=style.line,
-        linewidth=1.2,
-        elinewidth=0.9,
-        capsize=2,
-        zorder=3,
-    )
-    hollow = [isinstance(v, Ratio) and bool(v.level) for v in values]
-    for face, chosen in ((style.color, [not level for level in hollow]), ("white", hollow)):
-        if any(chosen):
-            shown = [y if keep else float("nan") for y, keep in zip(ys, chosen, strict=True)]
-            axis.plot(xs, shown, style.marker, color=style.color, markersize=4.2, mfc=face, zorder=4)
-    return (line, axis.plot([], [], style.marker, color=style.color, markersize=4.2)[0])
+    return draw_line(axis, xs, values, ys, style, markersize=4.2)
 
 
 def _bars(axis: Any, panel: Panel, key: str, values: Sequence[Entry], style: ArmStyle) -> Any:
@@ -192,26 +177,13 @@ def _bars(axis: Any, panel: Panel, key: str, values: Sequence[Entry], style: Arm
         if y is None:
             axis.annotate("\u2013", (i + shift, 0), (0, 2), textcoords="offset points", ha="center")
             continue
-        low, high = (part[0] for part in _errors([value]))
+        low, high = (part[0] for part in whiskers([value]))
         if not math.isnan(low):
             axis.errorbar([i + shift], [y], yerr=[[low], [high]], color="0.1", elinewidth=1, capsize=2.5, zorder=4)
         top = y + (0 if math.isnan(high) else high)
         axis.annotate(f"{y:.1f}", (i + shift, top), (0, 3), textcoords="offset points", ha="center", fontsize=7)
     axis.margins(y=0.14)
     return handle
-
-
-def _errors(values: Sequence[Entry]) -> list[list[float]]:
-    """Lengths of the whiskers; nothing is drawn where there is no interval."""
-    low, high = [], []
-    for v in values:
-        if isinstance(v, Estimate) and v.value is not None and v.low is not None and v.high is not None:
-            low.append(max(0.0, v.value - v.low))
-            high.append(max(0.0, v.high - v.value))
-        else:
-            low.append(float("nan"))
-            high.append(float("nan"))
-    return [low, high]
 
 
 def _value(entry: Entry) -> float | None:

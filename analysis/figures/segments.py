@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.cells import CellResult, SegmentResult
+from analysis.figures.marks import draw_line, whiskers
 from analysis.figures.style import (
     ArmStyle,
     FigureFile,
@@ -215,23 +216,8 @@ def _lines(
         estimates = [quantity.estimate(segments[s.name]) if s.name in segments else Estimate(value=None) for s in run]
         xs = [slot.x + shift for slot in run]
         ys = [float("nan") if e.value is None else e.value for e in estimates]
-        line = panel.errorbar(
-            xs,
-            ys,
-            yerr=_errors(estimates),
-            color=style.color,
-            linestyle=style.line,
-            linewidth=1.2,
-            elinewidth=0.9,
-            capsize=2,
-            zorder=3,
-        )
-        hollow = [isinstance(e, Ratio) and bool(e.level) for e in estimates]
-        for face, chosen in ((style.color, [not level for level in hollow]), ("white", hollow)):
-            if any(chosen):
-                shown = [y if keep else float("nan") for y, keep in zip(ys, chosen, strict=True)]
-                panel.plot(xs, shown, style.marker, color=style.color, markersize=4.5, mfc=face, zorder=4)
-        handle = handle or (line, panel.plot([], [], style.marker, color=style.color, markersize=4.5)[0])
+        drawn = draw_line(panel, xs, estimates, ys, style, markersize=4.5)
+        handle = handle or drawn
     return handle
 
 
@@ -264,7 +250,7 @@ def _bars(
             continue
         top = value
         if estimate.low is not None and estimate.high is not None:
-            panel.errorbar([x], [value], yerr=_errors([estimate]), color="0.1", elinewidth=1, capsize=3, zorder=4)
+            panel.errorbar([x], [value], yerr=whiskers([estimate]), color="0.1", elinewidth=1, capsize=3, zorder=4)
             top = max(value, estimate.high)
         if quantity.repeats is not None:
             ys = list(quantity.repeats(segment).values())
@@ -284,19 +270,6 @@ def _bars(
             panel.annotate(text, (x, top), (0, 4), textcoords="offset points", ha="center", fontsize=7.5)
     panel.margins(y=0.14)
     return handle
-
-
-def _errors(estimates: list[Estimate]) -> list[list[float]]:
-    """Lengths of the whiskers; nothing is drawn where there is no interval."""
-    low, high = [], []
-    for e in estimates:
-        whole = e.value is not None and e.low is not None and e.high is not None
-        # a percentile interval need not contain the estimate it belongs to
-        low.append(max(0.0, e.value - e.low) if whole and e.value is not None and e.low is not None else float("nan"))
-        high.append(
-            max(0.0, e.high - e.value) if whole and e.value is not None and e.high is not None else float("nan")
-        )
-    return [low, high]
 
 
 def _n(cells: list[CellResult], quantity: Quantity) -> str:
