@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bench.gpu.checks import Check
+from bench.gpu.checks import Check, check_problems
 from bench.gpu.inputs import Drafts, make_batch, make_drafts
 from hybrid_spark import reference
 from hybrid_spark.estimator import Coefficients
@@ -86,7 +86,9 @@ def check_kernels(
             if policy is Policy.EXTENSION:
                 seen["chains extended"] += sum(len(chain.tokens) > num_draft for chain in expected)
         say(f"compared {where}: {seen['rows matched']} of {seen['rows']} rows matched so far")
-    checks = [_verdict(name, found, f"{seen['rows']} rows equal the reference's") for name, found in problems.items()]
+    checks = [
+        check_problems(name, found, f"{seen['rows']} rows equal the reference's") for name, found in problems.items()
+    ]
     missing = [name for name, count in seen.items() if count == 0 and name != "near ties skipped"]
     counts = ", ".join(f"{count} {name}" for name, count in seen.items())
     detail = f"no {', no '.join(missing)}: try another --seed" if missing else counts
@@ -197,9 +199,3 @@ def _unequal(
         if all_rows and (actual[num_rows:] != _POISON).any():
             differences.append(f"{name} was written past the batch")
     return differences
-
-
-def _verdict(name: str, problems: list[str], success: str) -> Check:
-    if not problems:
-        return Check(name=name, passed=True, detail=success)
-    return Check(name=name, passed=False, detail=f"{problems[0]}; {len(problems)} differences in all")

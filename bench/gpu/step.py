@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bench.gpu.checks import Check
+from bench.gpu.checks import Check, check_no_sync, check_problems
 from bench.gpu.correctness import MODEL, expected_chains, poison, scan_differences, selection_differences
 from bench.gpu.inputs import Drafts, make_context, make_drafts
 from hybrid_spark import reference
@@ -133,9 +133,7 @@ def check_step(rng: np.random.Generator, device: Any, num_rows: int, max_len: in
     device.synchronize()
     checks = [_equal("step, launched", step.differences(matches))]
 
-    found, control = device.sync_error(step), device.sync_error(step.read_back)
-    detail = "none in 3 launches; a deliberate one is found" if control else "a deliberate one is NOT found"
-    checks.append(Check(name="no host sync: torch", passed=found is None and bool(control), detail=found or detail))
+    checks.append(check_no_sync("no host sync: torch", device, step, step.read_back))
     early, control_early = device.returns_before_device(step), device.returns_before_device(step.read_back)
     detail = f"step returns while earlier work runs: {early}; a deliberate wait does: {control_early}"
     checks.append(Check(name="no host sync: device busy", passed=early and not control_early, detail=detail))
@@ -196,4 +194,4 @@ def _num_bytes(buffers: Any) -> int:
 
 
 def _equal(name: str, differences: list[str]) -> Check:
-    return Check(name=name, passed=not differences, detail=differences[0] if differences else "equals the reference")
+    return check_problems(name, differences, "equals the reference")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bench.gpu.checks import Check
+from bench.gpu.checks import Check, check_no_sync, check_problems
 from hybrid_spark import reference
 from hybrid_spark.kernels import assign_slots, write_point_masses
 
@@ -166,14 +166,10 @@ def check_verification(
         step()
         differences += [f"step {number}: {text}" for text in step.differences(expected)]
     where = f"{num_steps} steps of {num_rows} requests, vocabulary {vocab_size:,}"
-    detail = f"{differences[0]}; {len(differences)} differences in all" if differences else f"equal over {where}"
-    checks = [Check(name="slots and point masses", passed=not differences, detail=detail)]
+    checks = [check_problems("slots and point masses", differences, f"equal over {where}")]
     if device:
         device.synchronize()
-        found, control = device.sync_error(step), device.sync_error(step.read_back)
-        detail = found or ("none; a deliberate one is found" if control else "a deliberate one is NOT found")
-        passed = found is None and bool(control)
-        checks.append(Check(name="no host sync: verification", passed=passed, detail=detail))
+        checks.append(check_no_sync("no host sync: verification", device, step, step.read_back))
         replay = device.capture(step.place)
         step.fill(rng)
         expected = step.expected_logits()
@@ -181,6 +177,5 @@ def check_verification(
         replay()
         device.synchronize()
         differences = step.differences(expected)
-        detail = differences[0] if differences else "equals the reference"
-        checks.append(Check(name="CUDA graph: point masses", passed=not differences, detail=detail))
+        checks.append(check_problems("CUDA graph: point masses", differences, "equals the reference"))
     return checks
