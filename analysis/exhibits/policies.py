@@ -1,6 +1,6 @@
 """Tables 1, 13, 14 and 15: each chain-selection policy over DSpark with greedy drafting, in four sampling regimes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,20 +59,12 @@ class _Regime:
 
 def table_13(evidence: Evidence, _folder: Path) -> Made:
     """All sampling regimes on edit-distance buckets."""
-    made = Made()
-    for model, workload in _groups(evidence):
-        places = _buckets(evidence, model, workload)
-        _add(made, evidence, "Table 13", model, paper.workload_name(workload), places, _all_regimes(evidence))
-    return made
+    return _by_workload(evidence, "Table 13", _buckets)
 
 
 def table_14(evidence: Evidence, _folder: Path) -> Made:
     """All sampling regimes on chat."""
-    made = Made()
-    for model, workload in _groups(evidence):
-        places = _chat(evidence, model, workload)
-        _add(made, evidence, "Table 14", model, paper.workload_name(workload), places, _all_regimes(evidence))
-    return made
+    return _by_workload(evidence, "Table 14", _chat)
 
 
 def table_15(evidence: Evidence, _folder: Path) -> Made:
@@ -110,6 +102,15 @@ def table_1(evidence: Evidence, _folder: Path) -> Made:
             if m == model and not _is_speedbench(workload):
                 places += _buckets(evidence, model, workload) + _chat(evidence, model, workload)
         _add(made, evidence, "Table 1", model, "edits and chat", places, regimes)
+    return made
+
+
+def _by_workload(evidence: Evidence, label: str, places: Callable[[Evidence, str, str], list[_Place]]) -> Made:
+    """A table for each model and workload, over the places that the workload has."""
+    made = Made()
+    for model, workload in _groups(evidence):
+        here = places(evidence, model, workload)
+        _add(made, evidence, label, model, paper.workload_name(workload), here, _all_regimes(evidence))
     return made
 
 
