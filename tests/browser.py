@@ -17,6 +17,7 @@ __all__ = ["Browser", "BrowserError", "find_chromium"]
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "headless_shell")
 _TIMEOUT_S = 120.0
+_PATIENCE_S = 10.0
 
 
 class BrowserError(Exception):
@@ -93,9 +94,15 @@ class Browser:
         return self._call(method, session=self._session, **parameters)
 
     def open(self, path: Path, fragment: str = "") -> None:
-        """Open a file and wait until it is loaded."""
+        """Open a file and wait until it is loaded; of the page that is open already only the fragment changes."""
+        self._navigate(path.resolve().as_uri() + fragment)
+
+    def forget(self) -> None:
+        """Leave the page, so that the next ``open`` loads it anew."""
+        self._navigate("about:blank")
+
+    def _navigate(self, url: str) -> None:
         self._events.clear()
-        url = path.resolve().as_uri() + fragment
         answer = self.call("Page.navigate", url=url)
         if answer.get("errorText"):
             raise BrowserError(f"{url}: {answer['errorText']}")
@@ -110,6 +117,13 @@ class Browser:
         if "exceptionDetails" in answer:
             raise BrowserError(json.dumps(answer["exceptionDetails"])[:2000])
         return answer["result"].get("value")
+
+    def until(self, script: str, value: Any) -> Any:
+        """Evaluate ``script`` until it gives ``value``; the last result, also when time is up."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while (result := self.run(script)) != value and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return result
 
     def press(self, key: str, code: int, text: str = "") -> None:
         """Press and release a key."""

@@ -51,6 +51,7 @@ def shared_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser
 @pytest.fixture
 def browser(shared_browser: Browser) -> Browser:
     """The page without a memory of the test before."""
+    shared_browser.forget()
     shared_browser.messages.clear()
     shared_browser.prefer("light")
     shared_browser.resize(1440, 1000)
@@ -110,27 +111,23 @@ def test_filters_work_and_are_kept_in_the_address(browser: Browser, site: Path) 
     assert browser.run("document.getElementById('count').value") == "1 of 6 cells"
     address = browser.run("location.hash")
     browser.open(site / "index.html", "#verdict=alarm")
-    browser.run("new Promise(r => setTimeout(r, 50))")
-    assert browser.run(VISIBLE) == ["Hybrid Spark16"]
+    assert browser.until(VISIBLE, ["Hybrid Spark16"]) == ["Hybrid Spark16"]
     browser.open(site / "index.html", address)
-    browser.run("new Promise(r => setTimeout(r, 50))")
-    assert browser.run(VISIBLE) == ["n-gram16"]
+    assert browser.until(VISIBLE, ["n-gram16"]) == ["n-gram16"]
     browser.run("document.querySelector('#filters [type=reset]').click()")
-    browser.run("new Promise(r => setTimeout(r, 50))")
-    assert len(browser.run(VISIBLE)) == 6
+    assert browser.until(f"{VISIBLE}.length", 6) == 6
     assert _set(browser, "text", "no such cell") == []
     assert browser.run("[...document.querySelectorAll('section[data-fidelity]')].every(s => s.hidden)")
 
 
 def test_keyboard_alone_is_enough(browser: Browser, site: Path) -> None:
-    browser.open(site / "index.html", "#")
+    browser.open(site / "index.html")
     browser.press("/", 191, "/")
     assert browser.run("document.activeElement.name") == "text"
     browser.type("hybrid 16")
-    assert browser.run(VISIBLE) == ["Hybrid Spark16"]
+    assert browser.until(VISIBLE, ["Hybrid Spark16"]) == ["Hybrid Spark16"]
     browser.press("Escape", 27)
-    browser.run("new Promise(r => setTimeout(r, 50))")
-    assert len(browser.run(VISIBLE)) == 6
+    assert browser.until(f"{VISIBLE}.length", 6) == 6
     browser.open(site / browser.run("document.querySelector('tr.alarm a').getAttribute('href')"))
     reached = set()
     for _ in range(12):
@@ -139,8 +136,7 @@ def test_keyboard_alone_is_enough(browser: Browser, site: Path) -> None:
     assert {"../index.html", "#sweep-0", "#sweep-5"} <= reached
     browser.run("document.querySelector('a[href=\"#sweep-4\"]').focus()")
     browser.press("Enter", 13, "\r")
-    browser.run("new Promise(r => setTimeout(r, 50))")
-    assert browser.run("document.querySelector(':target').id") == "sweep-4"
+    assert browser.until("document.querySelector(':target')?.id", "sweep-4") == "sweep-4"
 
 
 def test_dark_and_light_differ_and_both_can_be_read(browser: Browser, site: Path) -> None:
