@@ -31,6 +31,12 @@ def _parser() -> argparse.ArgumentParser:
     generate = commands.add_parser("generate", help="the target's greedy answers and hidden states (resumes)")
     generate.add_argument("--split", choices=("train", "calibration", "evaluation"), default="train")
     generate.add_argument("--seed", type=int, default=0, help="another seed in another process adds other prompts")
+    generate.add_argument(
+        "--prompts",
+        choices=("templates", "written"),
+        default="templates",
+        help="of the train split: from templates, or written by the target itself",
+    )
     generate.add_argument("--num-output-tokens", type=int, default=500_000)
     generate.add_argument("--num-slots", type=int, default=64)
     generate.add_argument("--max-output-tokens", type=int, default=192)
@@ -66,7 +72,10 @@ def _generate(args: argparse.Namespace) -> None:
     from hybrid_spark.drafter.prompts import draw_prompts
     from hybrid_spark.drafter.sources import collect
     from hybrid_spark.drafter.target import LlamaTarget
+    from hybrid_spark.drafter.written import write_prompts
 
+    if args.prompts == "written" and args.split != "train":
+        raise ValueError(f"--prompts written is for the train split, got --split {args.split}.")
     tokenizer = AutoTokenizer.from_pretrained(str(args.target))
 
     def encode(text: str) -> list[int]:
@@ -82,7 +91,15 @@ def _generate(args: argparse.Namespace) -> None:
         max_output_tokens=args.max_output_tokens,
     )
     target = LlamaTarget(args.target, DEFAULT_LAYERS)
-    prompts = draw_prompts(args.split, collect(), seed=args.seed)
+    if args.prompts == "written":
+        # A message of one known token tells where the header ends, whatever the template puts after the message.
+        probe = encode("x")
+        header = probe[: len(probe) - probe[::-1].index(tokenizer.encode("x", add_special_tokens=False)[0]) - 1]
+        config.corpus.mkdir(parents=True, exist_ok=True)
+        stop = set(tokenizer.all_special_ids)
+        prompts = write_prompts(target, header, tokenizer.decode, stop, config.corpus, seed=args.seed)
+    else:
+        prompts = draw_prompts(args.split, collect(), seed=args.seed)
     num_tokens = generate(config, target, prompts, encode, tokenizer.eos_token_id)
     print(f"{args.split}: {num_tokens} output tokens in {config.corpus}")
 

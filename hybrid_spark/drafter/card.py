@@ -11,8 +11,8 @@ def card_text(config: dict[str, Any], num_bytes: int, facts: dict[str, Any], eva
     Args:
         config: The checkpoint's ``config.json``.
         num_bytes: Size of the weights.
-        facts: ``target``, ``num_output_tokens``, ``num_examples``, ``num_steps``, ``minutes``, ``sources`` (name to
-            licence), ``date``, ``versions``, ``calibration``.
+        facts: ``target``, ``num_output_tokens``, ``num_examples``, ``num_written``, ``num_steps``, ``minutes``,
+            ``sources`` (name to licence), ``date``, ``versions``, ``calibration``.
         evaluation: Of ``evaluate``, or None.
     """
     layers = ", ".join(map(str, config["target_layer_ids"]))
@@ -32,8 +32,9 @@ far smaller than a production drafter, and its acceptance says nothing about one
 ## Trained on
 
 {facts["num_output_tokens"]:,} output tokens of {facts["num_examples"]:,} greedy answers of the target itself (at most
-{facts.get("max_output_tokens", 192)} tokens each) to prompts built from templates: chat, code edits, explanation,
-summaries, documentation. Text inside the prompts came from installed Python sources and docstrings:
+{facts.get("max_output_tokens", 192)} tokens each). {facts["num_written"]:,} of the prompts the target wrote itself,
+sampled after the header of a user's turn; the others were built from templates: chat, code edits, explanation,
+summaries, documentation. Text inside those came from installed Python sources and docstrings:
 
 {sources}
 

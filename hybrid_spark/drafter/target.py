@@ -124,15 +124,25 @@ class LlamaTarget:
         return int(self.logits(x[-1:]).argmax()), torch.stack([aux[i] for i in self.aux_layers], dim=1)
 
     @torch.inference_mode()
-    def decode(self, token_ids: Tensor, positions: Tensor, cache: KVCache) -> tuple[Tensor, Tensor]:
+    def decode(
+        self,
+        token_ids: Tensor,
+        positions: Tensor,
+        cache: KVCache,
+        *,
+        temperature: float = 0.0,
+        generator: torch.Generator | None = None,
+    ) -> tuple[Tensor, Tensor]:
         """One token for every slot of ``cache``.
 
         Args:
             token_ids: int64[slots], the token at ``positions``.
             positions: int64[slots]; idle slots pass 0 and their result is ignored.
+            temperature: 0 is greedy, otherwise the next tokens are sampled.
+            generator: Of the sampling.
 
         Returns:
-            The greedy next tokens int64[slots] and the aux states [slots, len(aux_layers), hidden].
+            The next tokens int64[slots] and the aux states [slots, len(aux_layers), hidden].
         """
         rows = token_ids.shape[0]
         # Rounded up: every new width would make oneDNN compile, and keep, another set of kernels.
@@ -155,7 +165,11 @@ class LlamaTarget:
             x = self._finish(layer, x, mixed.reshape(rows, self.num_heads, self.head_dim))
             if index in self.aux_layers:
                 aux[index] = x
-        return self.logits(x).argmax(-1), torch.stack([aux[i] for i in self.aux_layers], dim=1)
+        logits, states = self.logits(x), torch.stack([aux[i] for i in self.aux_layers], dim=1)
+        if not temperature:
+            return logits.argmax(-1), states
+        chances = (logits.float() / temperature).softmax(-1)
+        return torch.multinomial(chances, 1, generator=generator).squeeze(-1), states
 
     def _qkv(self, layer: _Layer, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         rows = functional.linear(rms_norm(x, layer.input_norm, self.eps), layer.qkv).view(x.shape[0], -1, self.head_dim)

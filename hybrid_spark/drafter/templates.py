@@ -61,6 +61,33 @@ What does the term {topic} mean in everyday life?
 Name {n} jobs that deal with {topic}.
 Write the opening paragraph of an essay on {topic}.
 Summarise what you know about {place} in {n} bullet points.
+{name_person} reads {n} pages an hour. How many hours does a book of {m} pages take? Reason it out.
+A farmer has {m} {animal}s in {n} fields. How many are there on average? Show your reasoning.
+A recipe for {n} people needs {k} cups of {food}. How much do {m} people need? Solve it one step after another.
+Two cyclists start {m} km apart and ride towards each other at {n} and {k} km/h. When do they meet?
+If all {animal}s like {food} and this pet does not, what can we conclude?
+Solve for x: {n}x + {k} = {m}. Explain each line.
+Write a fairy tale set in {place} with a {animal} and {role}.
+Write the first chapter of a novel about {role} who loses a {object}.
+Finish this story: "Nobody in {place} believed the {animal} until the day the {object} broke."
+Tell the story of a lost {object}, from the view of the {object}.
+Tell me about the invention of the {object} and how it changed daily life.
+When did {topic} first become important in {place}, and who was involved?
+How does {topic} influence trade and jobs in {place}?
+Write a travel article on {place} that mentions {food} and {topic}.
+Give an overview of research on {topic}, with open questions.
+Which words in this sentence are verbs? "{name_person} took the {object}, left {place} and bought {food}."
+List the people, places and things in this sentence: "{name_person} sold a {object} to {role} in {place}."
+Sort these words alphabetically and by length: {object}, {animal}, {food}, {object2}.
+Say this in {language} and explain the grammar: "The {animal} sleeps under the {object}."
+Here are three words: {animal}, {food}, {place}. Use each in a sentence.
+Act as {role}. I ask you: "What do you think of {topic}?" Answer in character.
+As {role}, defend the view that {topic} should be taught in schools.
+Design an algorithm that {task}. Give pseudocode first and Python afterwards.
+Explain the time and memory that a program needs when it {task}.
+Write a Java method that {task}, with comments.
+Debate {topic}: give the case for, the case against and a conclusion.
+Complete the table in Markdown: columns {object}, {animal}, {food}; {n} rows of facts.
 """
 
 _CODE_TRAIN = r"""
@@ -77,6 +104,17 @@ Explain what this function does:\n\n```python\n{code}\n```
 What does `{name}` do in the following code?\n\n```python\n{code}\n```
 Write unit tests for this function.\n\n```python\n{code}\n```
 Review this code and list possible problems.\n\n{code}
+Split the function below into smaller helpers and show everything.\n\n```python\n{code}\n```
+Give this function an optional `verbose` argument. Print the whole function again.\n\n```python\n{code}\n```
+```python\n{code}\n```\n\nThe function above must raise a ValueError for bad input. Give the changed code only.
+Make this code handle empty and missing values. Return all of it.\n\n```python\n{code}\n```
+Translate this Python code to JavaScript:\n\n```python\n{code}\n```
+Turn this function into a method of a class called `{name}Helper`.\n\n```python\n{code}\n```
+I want every variable in this code to have a longer name. Rewrite it.\n\n{code}
+## Program\n```python\n{code}\n```\n\n## Instruction\nAdd a parameter with a default value.\n\n## Edited program
+Optimise this code for speed, then output the new version in full.\n\n```python\n{code}\n```
+Remove all comments from this code and keep the rest as it is.\n\n```python\n{code}\n```
+Write the documentation page of this function: purpose, arguments, return value.\n\n```python\n{code}\n```
 """
 
 _TEXT_TRAIN = r"""
@@ -89,6 +127,13 @@ Turn these notes into a bullet list:\n\n{passage}
 Read the passage and write {n} questions that it answers.\n\nPassage: {passage}
 Copy the following text and fix its typos:\n\n{passage}
 Explain this paragraph to {audience}:\n\n{passage}
+Passage: {passage}\n\nAnswer from the passage: what is `{name}` for?
+{passage}\n\nList the key terms of this text with a definition each.
+Write a tutorial with an example from this description:\n\n{passage}
+Give me the gist of this in one paragraph:\n\n{passage}
+{passage}\n\nTrue or false: the text says how to use `{name}`. Explain.
+Convert this text to a table of options and their meaning:\n\n{passage}
+Write an email that tells a colleague what this text says:\n\n{passage}
 """
 
 _CALIBRATION = r"""

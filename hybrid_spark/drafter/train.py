@@ -135,6 +135,7 @@ def train(
         "num_steps": step,
         "num_examples": len(examples),
         "num_output_tokens": num_outputs,
+        "num_written": sum(example.family == "written" for example in examples),
     }
     save_drafter(drafter, output, **facts)
     return facts

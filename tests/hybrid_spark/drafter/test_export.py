@@ -17,6 +17,7 @@ FACTS = {
     "target": "toy",
     "num_output_tokens": 10,
     "num_examples": 2,
+    "num_written": 1,
     "num_steps": 3,
     "minutes": 1.0,
     "sources": {"Python 3.11 standard library": "PSF-2.0"},
