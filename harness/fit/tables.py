@@ -1,5 +1,6 @@
 """A fit as tables: the coefficients' provenance, every estimator's quality, and the labels themselves."""
 
+import re
 from dataclasses import asdict
 from typing import Any
 
@@ -47,7 +48,7 @@ def provenance_of(
         "tokenizer_sha256": str(info.tokenizer_sha256),
         "source": "python -m harness fit, from the target's own greedy outputs",
         "fitted_on": f"half of each category (seed {seed}) of {describe_data(fit_input)}",
-        "workload_source": "; ".join(item.info.workload_source for item in fit_input.generations),
+        "workload_source": "; ".join(without_folders(item.info.workload_source) for item in fit_input.generations),
         "generation_id": "; ".join(item.info.generation_id for item in fit_input.generations),
         "fidelity": info.fidelity,
         "terms": study.chosen.terms,
@@ -63,6 +64,11 @@ def provenance_of(
         "git_dirty": str(code.get("git_dirty")),
         "fitted_utc": str(code.get("finished_utc")),
     }
+
+
+def without_folders(source: str) -> str:
+    """A workload's source with its files by name only: coefficients are handed on, the checksum says which file."""
+    return "; ".join(re.sub(r"^.*[/\\](?=[^/\\]* sha256:)", "", part) for part in source.split("; "))
 
 
 def estimator_table(study: Study) -> pd.DataFrame:
