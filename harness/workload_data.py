@@ -4,21 +4,24 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.config.schema import ModelConfig, WorkloadConfig
+from harness.dataset_revisions import keep_revision, pinned_revision
 from harness.errors import ConfigError
 from workloads import LoadedWorkload, MissingDataError, apply_measures, load, read_measures
 
 __all__ = ["generation_folder", "load_configured", "with_own_outputs"]
 
 
-def load_configured(workload: WorkloadConfig, seed: int) -> LoadedWorkload:
-    """Load a workload as configured.
+def load_configured(workload: WorkloadConfig, seed: int, results_dir: str) -> LoadedWorkload:
+    """Load a workload as configured, a hub data set at the commit that `results_dir` has used before.
 
     Raises:
         ConfigError: `workload.parts` names one it does not have.
         WorkloadError: Its data cannot be read or used.
         MissingDataError: Its data is not on this machine.
     """
-    loaded = load(workload.loader, path=workload.path, revision=workload.revision, seed=seed, options=workload.options)
+    revision = pinned_revision(workload, Path(results_dir))
+    loaded = load(workload.loader, path=workload.path, revision=revision, seed=seed, options=workload.options)
+    keep_revision(workload, loaded.source, Path(results_dir))
     unknown = [part for part in workload.parts or [] if part not in loaded.parts]
     if unknown:
         raise ConfigError(

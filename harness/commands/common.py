@@ -51,7 +51,7 @@ def build_plan(overrides: list[str], *, missing: list[str] | None = None) -> Pla
 
     def load(workload: WorkloadConfig, seed: int) -> LoadedWorkload:
         try:
-            return load_configured(workload, seed)
+            return load_configured(workload, seed, grid.sweep.results_dir)
         except MissingDataError as error:
             return nothing(workload, error)
 

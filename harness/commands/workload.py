@@ -39,7 +39,7 @@ def run(argv: list[str]) -> int:
     validate(grid)
     workload, model = _only(grid)
     try:
-        loaded = with_own_outputs(load_configured(workload, grid.sweep.seed), workload, model)
+        loaded = with_own_outputs(load_configured(workload, grid.sweep.seed, grid.sweep.results_dir), workload, model)
     except WorkloadError as error:
         raise ConfigError(str(error)) from error
     parts = workload.parts or loaded.parts

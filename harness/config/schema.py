@@ -161,7 +161,8 @@ class WorkloadConfig:
     path: str | None = _free(None)
     """Local file with the dataset's own schema; comes before the hub. Its content, not its name, enters the id."""
     revision: str | None = None
-    """Pinned revision on the hub."""
+    """Commit on the hub; null takes the one that the loader pins or, where it pins none, the one that `results_dir`
+    used first (`dataset_revisions.json` there)."""
     num_prompts: int | None = None
     """Prompts per run of an unbucketed part, oversampled if the set is smaller; null runs each prompt once."""
     num_prompts_at: dict[int, int] = field(default_factory=dict)

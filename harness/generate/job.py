@@ -70,7 +70,7 @@ def make_jobs(grid: Grid, *, out: str | None = None) -> list[GenerationJob]:
         raise ConfigError("generate runs the target without speculation: leave arms and arm.drafter as they are.")
     jobs: dict[Path, GenerationJob] = {}
     for workload in grid.workloads:
-        loaded = load_configured(workload, grid.sweep.seed)
+        loaded = load_configured(workload, grid.sweep.seed, grid.sweep.results_dir)
         parts = workload.parts or loaded.parts
         requests = [request for request in loaded.requests if request.part in parts]
         if workload.max_output_tokens is not None:
