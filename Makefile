@@ -38,11 +38,15 @@ lint: env
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 
+# A file's tests stay in one process: they share its fixtures. Servers and Ray clusters get the machine to themselves.
+FAST := -m "not engine and not ray and not slow" --numprocesses auto --maxprocesses 8 --dist loadfile
+
 check: lint
-	$(PY) -m pytest -m "not engine and not ray and not slow"
+	$(PY) -m pytest $(FAST)
 
 test: model lint
-	$(PY) -m pytest
+	$(PY) -m pytest $(FAST)
+	$(PY) -m pytest -m "engine or ray or slow"
 	env -u TRITON_INTERPRET $(PY) -m hybrid_spark.kernels.aot  # registers and spills on sm_90
 
 bench: env

@@ -201,7 +201,7 @@ def test_a_file_that_is_no_object_is_refused(tmp_path, content, message):
         (["copy_length"], {"kappa_first", "kappa_rest"}),
         ([], set()),
     ],
-    ids=str,
+    ids=lambda value: "+".join(sorted(value)) or "nothing",
 )
 def test_without_fixes_terms_at_zero_and_nothing_else(terms, zero):
     full = Coefficients.load("Qwen3-8B")
