@@ -59,6 +59,8 @@ class GenerationRecord:
     """The program that the request edits; None where it edits none."""
     request_sha256: str
     """`request_sha256` of the request's messages: tells whether a workload still asks the same."""
+    half: str | None = None
+    """The data set's own half of the request, as in `Request.half`."""
 
     @property
     def num_context_tokens(self) -> int:
@@ -210,6 +212,9 @@ def parse_record(row: Row, *, vocab_size: int | None = None) -> GenerationRecord
     finish_reason = row.text("finish_reason")
     if finish_reason not in ("stop", "length"):
         raise row.error("finish_reason", "'stop' or 'length'", repr(finish_reason))
+    half = row.optional_text("half")
+    if half not in (None, "fit", "held_out"):
+        raise row.error("half", "'fit', 'held_out' or null", repr(half))
     limit = row.optional_count("max_output_tokens")
     if limit is None:
         raise row.error("max_output_tokens", "an integer of at least 1", "nothing")
@@ -226,6 +231,7 @@ def parse_record(row: Row, *, vocab_size: int | None = None) -> GenerationRecord
         max_output_tokens=limit,
         input_program=row.optional_text("input_program"),
         request_sha256=row.text("request_sha256"),
+        half=half,
     )
 
 

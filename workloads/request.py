@@ -28,6 +28,8 @@ class Request:
     """Edit distance of `input_program` and what `bucket_basis` says, a fraction in [0, 1]; None where unknown."""
     bucket: str | None = None
     """Label of the 5% bucket of `distance`."""
+    half: str | None = None
+    """`fit` or `held_out` where the data set has halves of its own to fit an estimator on and to measure."""
 
     def __post_init__(self) -> None:
         if self.max_output_tokens < 1:
@@ -51,6 +53,7 @@ def make_request(
     input_program: str | None = None,
     reference: str | None = None,
     distance: float | None = None,
+    half: str | None = None,
 ) -> Request:
     """Build a request, with distance and bucket where both programs are known or the data set gives the distance."""
     if distance is None and input_program is not None and reference is not None:
@@ -65,6 +68,7 @@ def make_request(
         reference=reference,
         distance=distance,
         bucket=None if distance is None else bucket(distance),
+        half=half,
     )
 
 

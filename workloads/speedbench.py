@@ -115,15 +115,16 @@ def _load(context: LoadContext) -> LoadedWorkload:
     source, rows = context.open_rows()
     prompts, num_repeated = _distinct(rows, source)
     dropped = {REPEATED: num_repeated}
-    kept = prompts
-    if options.half != "all" and is_8k:
-        halves = split_halves(((p.id, p.category) for p in prompts), options.split_seed)
-        kept = [p for p in prompts if p.id in halves[options.half == "held_out"]]
-        dropped[OTHER_HALF] = len(prompts) - len(kept)
+    kept, fit = prompts, None
+    if is_8k:
+        fit, held_out = split_halves(((p.id, p.category) for p in prompts), options.split_seed)
+        if options.half != "all":
+            kept = [p for p in prompts if p.id in (fit if options.half == "fit" else held_out)]
+            dropped[OTHER_HALF] = len(prompts) - len(kept)
     elif options.half == "held_out":
         kept, fit_source, more = _apart_from_fit(context, prompts)
         source, dropped = f"{source}; fitting half of {fit_source}", dropped | more
-    requests = [_request(prompt, options.max_output_tokens) for prompt in kept]
+    requests = [_request(prompt, options.max_output_tokens, fit) for prompt in kept]
     found = {request.part for request in requests}
     return context.result(requests, source, parts=[c for c in CATEGORIES if c in found], dropped=dropped)
 
@@ -166,13 +167,14 @@ def _open_fit(context: LoadContext) -> tuple[str, Iterator[Row]]:
     return hub.read_hub_rows(dataset)
 
 
-def _request(prompt: _Prompt, max_output_tokens: int) -> Request:
+def _request(prompt: _Prompt, max_output_tokens: int, fit: set[str] | None) -> Request:
     return make_request(
         id=prompt.id,
         part=prompt.category,
         messages=user_turn(prompt.text),
         max_output_tokens=max_output_tokens,
         category=prompt.category,
+        half=None if fit is None else "fit" if prompt.id in fit else "held_out",
     )
 
 

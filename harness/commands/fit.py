@@ -28,11 +28,11 @@ def run(argv: list[str]) -> int:
     args = _parse(argv)
     # Only now: pandas, SciPy and the configuration take a second to import.
     from harness.fit.folder import COEFFICIENTS_FILE, FIT_FILE, check_free, new_folder
-    from harness.fit.inputs import read_inputs
+    from harness.fit.inputs import halves_of, read_inputs
     from harness.fit.tables import markdown, provenance_of, to_json
     from harness.provenance import code_provenance
     from harness.store import write_json_atomic
-    from hybrid_spark.calibration import CalibrationError, calibrate, named_terms, replay_all, split_half
+    from hybrid_spark.calibration import CalibrationError, calibrate, named_terms, replay_all
     from hybrid_spark.estimator import Coefficients, CoefficientsError
 
     if args.terms not in named_terms():
@@ -53,7 +53,7 @@ def run(argv: list[str]) -> int:
         _note(f"the tokenizer of {info.model} is not on this machine: token ids are taken as they are")
     try:
         frame, _ = replay_all(fit_input.requests)
-        fitting, held_out = split_half({r.request_id: r.category for r in fit_input.requests}, seed=args.seed)
+        fitting, held_out = halves_of(fit_input.requests, seed=args.seed)
         study = calibrate(
             frame,
             fitting=fitting,

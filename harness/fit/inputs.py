@@ -1,6 +1,7 @@
 """Generations to fit on, checked to be of one model, one tokenizer and one kind of engine."""
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,10 +9,11 @@ from pathlib import Path
 from harness.config.compose import compose_grid
 from harness.engines.model import resolve_model
 from harness.errors import ConfigError
+from hybrid_spark.calibration import split_half
 from workloads import WorkloadError
 from workloads.generation import Generation, GenerationInfo, GenerationRecord, read_generation
 
-__all__ = ["FitInput", "RecordedRequest", "local_tokenizer_sha256", "read_inputs", "tokenizer_sha256"]
+__all__ = ["FitInput", "RecordedRequest", "halves_of", "local_tokenizer_sha256", "read_inputs", "tokenizer_sha256"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,6 +25,8 @@ class RecordedRequest:
     """What the halves are balanced over: the workload and the data set's own category."""
     prompt_token_ids: list[int]
     output_token_ids: list[int]
+    half: str | None = None
+    """`fit` or `held_out` where the data set says which half it belongs to."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,6 +84,38 @@ def read_inputs(folders: Sequence[Path], *, tokenizer: Path | None = None, parti
     if problems:
         raise ConfigError(problems)
     return FitInput(generations=generations, requests=list(requests.values()), tokenizer_checked=expected is not None)
+
+
+def halves_of(requests: Sequence[RecordedRequest], *, seed: int) -> tuple[set[str], set[str]]:
+    """Ids to fit on and ids held out: the data sets' own halves, and half of each category of all others.
+
+    A data set's own held-out half is what sweeps measure: nothing of it is ever fitted on. Outputs of its fitting half
+    alone are divided as if it had no halves.
+
+    Raises:
+        ConfigError: A workload has outputs of its held-out half only.
+    """
+    found = defaultdict[str, set[str | None]](set)
+    for request in requests:
+        found[_workload(request)].add(request.half)
+    problems = [
+        f"{workload}: all outputs are of the held-out half, which sweeps measure. Generate both halves with "
+        f"`python -m harness generate workload={workload} workload.options.half=all`."
+        for workload, halves in found.items()
+        if halves == {"held_out"}
+    ]
+    if problems:
+        raise ConfigError(problems)
+    own = [request for request in requests if {"fit", "held_out"} <= found[_workload(request)]]
+    rest = [request for request in requests if not {"fit", "held_out"} <= found[_workload(request)]]
+    fitting, held_out = split_half({request.request_id: request.category for request in rest}, seed=seed)
+    fitting |= {request.request_id for request in own if request.half == "fit"}
+    held_out |= {request.request_id for request in own if request.half == "held_out"}
+    return fitting, held_out
+
+
+def _workload(request: RecordedRequest) -> str:
+    return request.request_id.partition("/")[0]
 
 
 def tokenizer_sha256(path: Path) -> str:
@@ -144,4 +180,5 @@ def _request(record: GenerationRecord) -> RecordedRequest:
         category=f"{record.workload}/{record.category or record.part}",
         prompt_token_ids=record.prompt_token_ids,
         output_token_ids=record.output_token_ids,
+        half=record.half,
     )

@@ -209,6 +209,7 @@ def parse_answer(answer: Any, request: Request, workload: str) -> GenerationReco
         max_output_tokens=request.max_output_tokens,
         input_program=request.input_program,
         request_sha256=request_sha256(request),
+        half=request.half,
     )
 
 
