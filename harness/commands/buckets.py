@@ -5,18 +5,21 @@ import time
 from pathlib import Path
 
 from harness.commands.common import override_parser
-from harness.config.compose import compose_grid
+from harness.config.compose import Grid, compose_grid, known_options
+from harness.config.schema import WorkloadConfig
 from harness.config.validate import validate
 from harness.errors import ConfigError
 from harness.provenance import code_provenance
 from harness.store import write_json_atomic
 from harness.workload_data import generation_folder
 from workloads import OutputMeasures, WorkloadError, measure_outputs, read_generation
+from workloads.generation import OUTPUTS_FILE, read_info
 from workloads.own_outputs import BUCKETS_FILE
 
 __all__ = ["run"]
 
 _LINE_EVERY_S = 5.0
+_CHOOSE_A_WORKLOAD = ("workload", "workloads", "exp")
 
 
 def run(argv: list[str]) -> int:
@@ -31,22 +34,44 @@ def run(argv: list[str]) -> int:
     parser = override_parser(
         "buckets",
         "Assign requests to edit-distance buckets by the target's own outputs (`generate`). Takes the folder of a "
-        "generation, or the overrides it was generated with.",
+        "generation, or the overrides it was generated with. A folder takes the bucket width and size of its workload.",
     )
     args = parser.parse_intermixed_args(argv)
     folders = [text for text in args.overrides if "=" not in text]
     overrides = [text for text in args.overrides if "=" in text]
+    jobs: dict[Path, WorkloadConfig] = {}
+    for text in folders:
+        folder = Path(text).parent if Path(text).name == OUTPUTS_FILE else Path(text)
+        jobs.setdefault(folder, _workload_of(folder, overrides))
+    if not folders:
+        grid = _composed(overrides)
+        for workload in grid.workloads:
+            for model in grid.models:
+                jobs.setdefault(generation_folder(workload, model, grid.sweep.results_dir), workload)
+    for folder, workload in jobs.items():
+        _print(folder, _measure(folder, workload.bucket_width), workload)
+    return 0
+
+
+def _composed(overrides: list[str]) -> Grid:
     grid = compose_grid(overrides)
     validate(grid)
-    width, min_size = grid.workloads[0].bucket_width, grid.workloads[0].min_bucket_size
-    jobs = [(Path(folder), width, min_size) for folder in folders] or [
-        (generation_folder(workload, model, grid.sweep.results_dir), workload.bucket_width, workload.min_bucket_size)
-        for workload in grid.workloads
-        for model in grid.models
-    ]
-    for folder, width, min_size in dict.fromkeys(jobs):
-        _print(folder, _measure(folder, width), min_size)
-    return 0
+    return grid
+
+
+def _workload_of(folder: Path, overrides: list[str]) -> WorkloadConfig:
+    """The settings that hold for a folder: of the workload that it names, unless the overrides choose another."""
+    try:
+        name = read_info(folder).workload
+    except WorkloadError as error:
+        raise ConfigError(str(error)) from error
+    if any(text.partition("=")[0].lstrip("+") in _CHOOSE_A_WORKLOAD for text in overrides):
+        workloads = _composed(overrides).workloads
+        return next((workload for workload in workloads if workload.name == name), workloads[0])
+    if name in known_options("workload"):
+        return _composed([f"workload={name}", *overrides]).workloads[0]
+    # A name of the user's own (workload.name): this file sets no buckets, so that those of the schema hold.
+    return _composed(["workload=jsonl", "workload.by_bucket=true", *overrides]).workloads[0]
 
 
 def _measure(folder: Path, width: float) -> OutputMeasures:
@@ -62,7 +87,8 @@ def _measure(folder: Path, width: float) -> OutputMeasures:
     return measures
 
 
-def _print(folder: Path, measures: OutputMeasures, min_size: int) -> None:
+def _print(folder: Path, measures: OutputMeasures, workload: WorkloadConfig) -> None:
+    min_size = workload.min_bucket_size if workload.by_bucket else 0
     print(f"{measures.workload} by {measures.model}, {len(measures.requests)} outputs: distance to {measures.basis}")
     widest = max([*measures.sizes.values(), 1])
     for label, size in measures.sizes.items():

@@ -8,7 +8,7 @@ import pytest
 
 from harness.__main__ import main
 from harness.commands.common import build_plan
-from tests.workloads.generations import record, write_generation
+from tests.workloads.generations import edit, record, write_generation
 from tests.workloads.test_canitedit import KEPT_IDS
 from workloads import LoadedWorkload, load, read_measures
 
@@ -143,6 +143,46 @@ def test_buckets_are_printed_stored_and_used_by_the_plan(
 
     rows = _json(capsys, *overrides, "model.path=nowhere")
     assert {row["bucket"] for row in rows} == {"0-5", other}
+
+
+@pytest.mark.parametrize(
+    ("changes", "overrides", "shown"),
+    [
+        ({}, [], [("0-5", 12, ""), ("60-65", 8, "fewer than 10: left out")]),
+        ({"workload": "canitedit"}, [], [("0-5", 12, ""), ("60-65", 8, "")]),  # not run by bucket
+        ({"workload": "of my own"}, [], [("0-5", 12, ""), ("60-65", 8, "fewer than 10: left out")]),
+        ({"workload": "sample"}, [], [("0-25", 12, ""), ("50-75", 8, "")]),
+        ({}, ["workload=sample"], [("0-25", 12, ""), ("50-75", 8, "")]),
+        ({}, ["workload.bucket_width=0.1"], [("0-10", 12, ""), ("60-70", 8, "fewer than 10: left out")]),
+        ({}, ["workloads=[sample,editbench]"], [("0-5", 12, ""), ("60-65", 8, "fewer than 10: left out")]),
+    ],
+)
+def test_a_folders_buckets_are_those_of_its_own_workload(
+    changes: dict[str, Any],
+    overrides: list[str],
+    shown: list[tuple[str, int, str]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As `generate` prints the command: the folder alone."""
+    program = "x" * 100
+    outputs = [program] * 12 + [program[:38] + "y" * 62] * 8
+    workload = {"workload": "editbench", **changes}
+    records = [record(edit(f"p{i}", program), f"```\n{text}\n```", **workload) for i, text in enumerate(outputs)]
+    folder = write_generation(tmp_path / "g", records, model="smollm2-135m", **workload)
+    assert main(["buckets", str(folder), *overrides]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "%" in line]
+    assert [(line.split("%")[0].strip(), int(line.split()[1])) for line in lines] == [row[:2] for row in shown]
+    assert [line.partition("#  ")[2].strip() for line in lines] == [row[2] for row in shown]
+    assert read_measures(folder).sizes == {label: size for label, size, _ in shown}
+
+
+def test_a_generation_may_be_named_by_its_outputs(
+    edits: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = _generate(tmp_path / "g", edits)
+    assert main(["buckets", str(folder / "outputs.jsonl")]) == 0
+    assert f"in {folder / 'buckets.json'}" in capsys.readouterr().out
 
 
 def test_a_bucket_that_is_too_small_is_left_out_and_named(edits: str, tmp_path: Path) -> None:
