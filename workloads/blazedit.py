@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from workloads.errors import WorkloadError
 from workloads.hub import HubDataset
 from workloads.prompts import Messages, user_turn
-from workloads.reader import Row, parse_rows
+from workloads.reader import Row, check_unique, parse_rows
 from workloads.registry import LoadContext, Loader, require_at_least
 from workloads.request import LoadedWorkload, Request, make_request
 
@@ -61,6 +61,7 @@ def _load(context: LoadContext) -> LoadedWorkload:
     source, rows = context.open_rows()
     part = context.loader.name
     parsed = parse_rows(rows, lambda row: _parse(row, part, options.max_output_tokens))
+    check_unique((request.id for request in parsed), source)
     long = [r for r in parsed if len(r.input_program or "") > options.min_input_characters]
     kept = [r for r in long if r.distance is not None and options.min_distance <= r.distance <= options.max_distance]
     dropped = {TOO_SHORT: len(parsed) - len(long), OTHER_DISTANCE: len(long) - len(kept)}

@@ -8,7 +8,7 @@ from workloads.hub import HubDataset
 from workloads.prompts import Messages, user_turn
 from workloads.reader import Row, check_unique, parse_rows
 from workloads.registry import LoadContext, Loader, require_at_least, require_choice
-from workloads.request import LoadedWorkload, Request, make_request
+from workloads.request import TOO_LONG_TO_COMPARE, LoadedWorkload, Request, is_comparable, make_request
 
 SYSTEM_PROMPT = (
     "You edit Python code. You are given the original code and an instruction that says what to change. "
@@ -97,13 +97,14 @@ def _load(context: LoadContext) -> LoadedWorkload:
     parsed = parse_rows(rows, parse)
     check_unique((request.id for request in parsed), source)
     long = [r for r in parsed if len(r.input_program or "") > options.min_input_characters]
-    kept = [r for r in long if r.distance is not None and options.min_distance <= r.distance <= options.max_distance]
-    return context.result(
-        kept,
-        source,
-        dropped={TOO_SHORT: len(parsed) - len(long), OTHER_DISTANCE: len(long) - len(kept)},
-        bucket_basis="reference",
-    )
+    compared = [r for r in long if is_comparable(r.input_program, r.reference)]
+    kept = [
+        r for r in compared if r.distance is not None and options.min_distance <= r.distance <= options.max_distance
+    ]
+    dropped = {TOO_SHORT: len(parsed) - len(long), OTHER_DISTANCE: len(compared) - len(kept)}
+    if len(compared) < len(long):
+        dropped[TOO_LONG_TO_COMPARE] = len(long) - len(compared)
+    return context.result(kept, source, dropped=dropped, bucket_basis="reference")
 
 
 LOADER = Loader(

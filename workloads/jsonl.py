@@ -6,7 +6,7 @@ from typing import Any
 from workloads.prompts import Messages, user_turn
 from workloads.reader import Row, check_unique, parse_rows
 from workloads.registry import LoadContext, Loader, require_at_least
-from workloads.request import LoadedWorkload, Request, make_request
+from workloads.request import TOO_LONG_TO_COMPARE, LoadedWorkload, Request, is_comparable, make_request
 
 ROLES = ("system", "developer", "user", "assistant")
 
@@ -68,11 +68,13 @@ def _load(context: LoadContext) -> LoadedWorkload:
     options: JsonlOptions = context.options
     name = context.loader.name
     source, rows = context.open_rows()
-    requests = parse_rows(rows, lambda row: _parse(row, options.max_output_tokens, name))
-    check_unique((request.id for request in requests), source)
+    parsed = parse_rows(rows, lambda row: _parse(row, options.max_output_tokens, name))
+    check_unique((request.id for request in parsed), source)
+    requests = [r for r in parsed if is_comparable(r.input_program, r.reference)]
     return context.result(
         requests,
         source,
+        dropped={TOO_LONG_TO_COMPARE: len(parsed) - len(requests)} if len(requests) < len(parsed) else None,
         bucket_basis="reference" if any(r.distance is not None for r in requests) else None,
     )
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from workloads.hub import HubDataset
 from workloads.prompts import user_turn
-from workloads.reader import Row, parse_rows
+from workloads.reader import Row, check_unique, parse_rows
 from workloads.registry import LoadContext, Loader, require_at_least, require_choice
-from workloads.request import LoadedWorkload, Request, make_request
+from workloads.request import TOO_LONG_TO_COMPARE, LoadedWorkload, Request, is_comparable, make_request
 from workloads.sampling import sample_key
 from workloads.text import first_code_block, longest_code_block
 
@@ -90,7 +90,12 @@ class _ProgramSample:
         self.kept[digest] = candidate
 
 
+def _id(row: Row) -> str:
+    return row.identifier("id", default=str(row.number))
+
+
 def _check_row(row: Row) -> None:
+    _id(row)
     row.text("prompt", allow_empty=True)
     row.text("completion", allow_empty=True)
 
@@ -100,8 +105,12 @@ def _load(context: LoadContext) -> LoadedWorkload:
     dropped: Counter[str] = Counter()
     sample = _ProgramSample(context.seed, options.num_requests)
 
-    def consider(row: Row) -> None:
-        prompt, completion = row.text("prompt", allow_empty=True), row.text("completion", allow_empty=True)
+    def consider(row: Row) -> str:
+        id, prompt, completion = (
+            _id(row),
+            row.text("prompt", allow_empty=True),
+            row.text("completion", allow_empty=True),
+        )
         program = first_code_block(prompt)
         result = longest_code_block(completion) if options.bucket_by == "completion" else None
         if not program.strip():
@@ -110,19 +119,23 @@ def _load(context: LoadContext) -> LoadedWorkload:
             dropped[TOO_SHORT] += 1
         elif result == "":
             dropped[NO_RESULT] += 1
+        elif not is_comparable(program, result):
+            dropped[TOO_LONG_TO_COMPARE] += 1
         else:
-            number = str(row.number)
             first = options.instruction_style == "first"
             sample.add(
                 _Candidate(
                     number=row.number,
-                    style_key=number.zfill(20).encode() if first else sample_key(context.seed, "style", prompt),
-                    id=row.identifier("id", default=number),
+                    style_key=str(row.number).zfill(20).encode()
+                    if first
+                    else sample_key(context.seed, "style", prompt),
+                    id=id,
                     prompt=prompt,
                     program=program,
                     result=result,
                 )
             )
+        return id
 
     def request(candidate: _Candidate) -> Request:
         return make_request(
@@ -135,13 +148,16 @@ def _load(context: LoadContext) -> LoadedWorkload:
         )
 
     source, rows = context.open_rows()
-    parse_rows(rows, consider)
+    check_unique(parse_rows(rows, consider), source)
     dropped[OTHER_STYLE] = sample.num_repeated
     dropped[NOT_SAMPLED] = sample.num_programs - len(sample.kept)
+    reasons = [NO_PROGRAM, TOO_SHORT, NO_RESULT, OTHER_STYLE, NOT_SAMPLED]
+    if dropped[TOO_LONG_TO_COMPARE]:
+        reasons.append(TOO_LONG_TO_COMPARE)
     return context.result(
         [request(c) for c in sorted(sample.kept.values(), key=lambda c: c.number)],
         source,
-        dropped={reason: dropped[reason] for reason in (NO_PROGRAM, TOO_SHORT, NO_RESULT, OTHER_STYLE, NOT_SAMPLED)},
+        dropped={reason: dropped[reason] for reason in reasons},
         bucket_basis=None if options.bucket_by == "none" else "the data set's completion, as a stand-in",
     )
 

@@ -77,6 +77,8 @@ PROGRAM_COLUMN = {
     "instructcoder": "input",
     "jsonl": "input",
 }
+BIG = f"{'x = 1234; ' * 100}\n" * ((10 << 20) // 1001)
+"""Ten megabytes."""
 REQUIRED_PAIRS = [(name, column) for name, columns in REQUIRED.items() for column in columns]
 
 
@@ -131,10 +133,18 @@ def test_bytes_that_are_not_utf8_are_named(name: str, tmp_path: Path) -> None:
         _load(name, str(path))
 
 
-@pytest.mark.parametrize("name", ["mtbench", "specbench", "canitedit", "editbench", "speedbench_8k", "jsonl"])
+@pytest.mark.parametrize("name", ROWS)
 def test_two_rows_of_one_id_are_refused(name: str, write_jsonl) -> None:
-    with pytest.raises(WorkloadError, match="occurs twice"):
-        _load(name, write_jsonl([ROWS[name], ROWS[name]]))
+    rows = [_row(name, **dict.fromkeys(("id", "question_id", "problem_id"), "a 1")) for _ in range(2)]
+    with pytest.raises(WorkloadError, match=r"rows\.jsonl sha256:\w+: the id 'a 1' occurs twice"):
+        _load(name, write_jsonl(rows))
+
+
+@pytest.mark.parametrize("name", ["nextcoder", "blazedit_5k", "instructcoder", "jsonl"])
+def test_an_id_may_not_be_the_number_of_another_row_that_has_none(name: str, write_jsonl) -> None:
+    without = {key: value for key, value in ROWS[name].items() if key != "id"}
+    with pytest.raises(WorkloadError, match="the id '2' occurs twice"):
+        _load(name, write_jsonl([_row(name, id=2), without]))
 
 
 @pytest.mark.parametrize("name", PROGRAM_COLUMN)
@@ -166,10 +176,47 @@ def test_an_empty_program_is_dropped_and_counted(name: str, write_jsonl) -> None
 
 
 def test_a_row_of_ten_megabytes_is_read(write_jsonl) -> None:
-    big = "x = 1234\n" * ((10 << 20) // 9)
-    for name in ("editbench", "instructcoder"):
-        (request,) = _load(name, write_jsonl([_row(name, **{PROGRAM_COLUMN[name]: big})])).requests
-        assert request.input_program == big
+    for name in ("editbench", "blazedit_5k"):
+        (request,) = _load(name, write_jsonl([_row(name, **{PROGRAM_COLUMN[name]: BIG})])).requests
+        assert request.input_program == BIG
+
+
+def _edit(name: str, program: str, reference: str) -> dict[str, Any]:
+    """A row whose program is compared with its reference at loading."""
+    if name == "nextcoder":
+        return _row(name, prompt=f"Change it.\n```\n{program}\n```", completion=f"```\n{reference}\n```")
+    columns = {"canitedit": ("before", "after"), "instructcoder": ("input", "output"), "jsonl": ("input", "reference")}
+    return _row(name, **dict(zip(columns[name], (program, reference), strict=True)), id="long")
+
+
+COMPARED = ("canitedit", "instructcoder", "jsonl", "nextcoder")
+
+
+@pytest.mark.parametrize("name", COMPARED)
+@pytest.mark.parametrize(
+    ("program", "reference"),
+    [(BIG, BIG.replace("4", "5")), (BIG, EDITED), (PROGRAM, BIG), ("x" * 500_001, "x" * 500_001)],
+    ids=["both", "program", "reference", "just above"],
+)
+def test_programs_too_long_to_compare_are_dropped_and_counted(
+    name: str, program: str, reference: str, write_jsonl
+) -> None:
+    """Ten megabytes on both sides would take an hour."""
+    loaded = _load(name, write_jsonl([_edit(name, program, reference), ROWS[name]]))
+    assert [request.reference for request in loaded.requests] == [
+        EDITED.removesuffix("\n" if name == "nextcoder" else "")
+    ]
+    assert loaded.dropped["input program or reference above 500,000 characters"] == 1
+    assert sum(loaded.dropped.values()) == 1
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_long_programs_are_compared(name: str, write_jsonl) -> None:
+    program = "x = 1234\n" * 50_000 + "y"
+    options = {"min_distance": 0.0} if name == "canitedit" else {}
+    (request,) = _load(name, write_jsonl([_edit(name, program, program.replace("4", "56", 500))]), **options).requests
+    assert request.distance == 1000 / 450_501  # each a substitution and an insertion
+    assert request.bucket == "0-5"
 
 
 @pytest.mark.parametrize("name", ["mtbench", "specbench", "speedbench_8k"])

@@ -1,6 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rapidfuzz.distance import Levenshtein
 
 import workloads
 
@@ -32,6 +33,12 @@ def test_edit_distance_matches_the_textbook_recurrence(a: str, b: str) -> None:
         for j, y in enumerate(b, start=1):
             previous, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, previous + (x != y))
     assert workloads.edit_distance(a, b) == (row[-1] / max(len(a), len(b)) if a or b else 0.0)
+
+
+@given(st.text(alphabet="abc\n", min_size=40, max_size=400), st.text(alphabet="abc\n", max_size=400))
+def test_the_short_way_for_near_texts_changes_no_distance(a: str, b: str) -> None:
+    for text in (b, a[:20] + b[:9] + a[25:], a[3:] + "x"):
+        assert workloads.edit_distance(a, text) == Levenshtein.normalized_distance(a, text)
 
 
 def test_edit_distance_refuses_a_missing_text() -> None:
