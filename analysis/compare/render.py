@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections import Counter
 from statistics import stdev
 from typing import Any
 
@@ -119,11 +120,12 @@ def benchmark_entries(comparison: SweepComparison, *, bigger_is_better: bool) ->
 
 
 def verdict_line(comparison: SweepComparison) -> str:
-    """One line: passed or not, and the counts."""
+    """One line: passed or not, and the counts; where nothing was judged, the reason that most cells have."""
     c = comparison
     counts = ", ".join(f"{n} {name}" for name, n in c.counts.items()) or "no cell"
     if c.exit_code == 2:
-        return f"nothing could be compared ({counts})"
+        reasons = Counter(reason for cell in c.cells for reason in cell.reasons).most_common(1)
+        return f"nothing could be compared ({counts})" + "".join(f": {printable(reason)}" for reason, _ in reasons)
     num = len(c.alarms) + len(c.problems)
     return f"{'passed' if not num else '1 alarm' if num == 1 else f'{num} alarms'} ({counts})"
 

@@ -47,10 +47,11 @@ class SweepComparison:
 
     @property
     def exit_code(self) -> int:
-        """0; 1 on an alarm; 2 when nothing could be compared."""
+        """0; 1 on an alarm; 2 when no cell could be judged: a gate that tested nothing must not open."""
         if self.alarms or self.problems:
             return 1
-        return 0 if any(cell.changes for cell in self.cells) else 2
+        unjudged = (Verdict.not_comparable, Verdict.new)
+        return 0 if any(cell.verdict not in unjudged for cell in self.cells) else 2
 
     @property
     def median_ratio(self) -> float | None:

@@ -13,18 +13,30 @@ from tests.analysis.synthetic import Builder, SegmentSpec, demo
 REPEATS = 3
 
 
-def _sweep(root: Path, factor: float = 1.0, *, vllm: str = "0.32.0", texts: Any = None, **changes: Any) -> Builder:
+def _sweep(
+    root: Path,
+    factor: float = 1.0,
+    *,
+    vllm: str = "0.32.0",
+    texts: Any = None,
+    repeats: int = REPEATS,
+    tokens: int = 100,
+    **changes: Any,
+) -> Builder:
     builder = Builder(root, fidelity=changes.pop("fidelity", "gpu"))
     provenance = {"packages": {"vllm": vllm}, "gpu_names": ["H100"], **changes.pop("provenance", {})}
-    for repeat in range(REPEATS):
+    for repeat in range(repeats):
         for arm, throughput, length in (("vanilla", 100.0, None), ("ngram", 150.0 * factor, 2.5)):
             spec = SegmentSpec(
-                name="edits", throughput_tok_s=throughput * (1 + 0.004 * repeat), acceptance_length=length
+                name="edits",
+                throughput_tok_s=throughput * (1 + 0.004 * repeat),
+                acceptance_length=length,
+                tokens_per_request=tokens,
             )
             if texts and arm == "ngram":
                 spec.texts = texts
             builder.repeat(arm, repeat, [spec], provenance=provenance, **changes)
-    builder.manifest(REPEATS)
+    builder.manifest(repeats)
     return builder
 
 
@@ -125,6 +137,50 @@ def test_nothing_comparable_exits_2(tmp_path: Path, capsys: pytest.CaptureFixtur
     code, result = _compare(tmp_path)
     assert (code, result["counts"]) == (2, {"not comparable": 2})
     assert "nothing could be compared" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "counts", "reason"),
+    [
+        ({"repeats": 1}, {"repeats": 1}, {"not comparable": 2}, "one repeat on each side: no estimate of noise"),
+        ({"tokens": 0}, {}, {"not comparable": 2}, "BASE has no output_throughput_tok_s"),
+        ({"tokens": 0}, {"tokens": 0}, {"not comparable": 2}, "BASE has no output_throughput_tok_s"),
+        ({}, {"batch_size": 8}, {"vanished": 2, "new": 2}, None),
+        ({}, {"tokens": 0}, {"failed": 2}, None),
+    ],
+    ids=["one repeat", "no tokens in BASE", "no tokens", "other cells", "no tokens in HEAD"],
+)
+def test_gate_opens_only_when_a_cell_was_judged(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    base: dict[str, Any],
+    head: dict[str, Any],
+    counts: dict[str, int],
+    reason: str | None,
+) -> None:
+    _sweep(tmp_path / "base", **base)
+    _sweep(tmp_path / "head", **head)
+    code, result = _compare(tmp_path)
+    assert (code, result["exit_code"], result["counts"]) == (2 if reason else 1, code, counts)
+    line = next(line for line in capsys.readouterr().out.splitlines() if "(" in line and line == result["verdict"])
+    assert "passed" not in line
+    if reason:
+        assert line.startswith(f"nothing could be compared (2 not comparable): {reason}")
+    assert _compare(tmp_path, "--strict")[0] == 1
+
+
+def test_one_judged_cell_is_enough_and_new_cells_alone_are_not(tmp_path: Path) -> None:
+    _sweep(tmp_path / "base", repeats=1)
+    builder = _sweep(tmp_path / "head", repeats=1)
+    place = {"batch_size": 8, "provenance": {"gpu_names": ["H100"]}}
+    builder.repeat("vanilla", 0, [SegmentSpec(name="edits")], **place)
+    builder.manifest(1)
+    assert _compare(tmp_path)[0] == 2
+    for repeat in range(2):
+        for side in ("base", "head"):
+            Builder(tmp_path / side, fidelity="gpu").repeat("vanilla", repeat, [SegmentSpec(name="edits")], **place)
+    code, result = _compare(tmp_path)
+    assert (code, result["counts"]) == (0, {"level": 1, "not comparable": 2})
 
 
 def test_corrupt_record_of_head_is_an_alarm_and_of_base_a_warning(tmp_path: Path) -> None:
