@@ -1,5 +1,6 @@
 """The ready workflow files: valid, safe, and their shell steps do what they say on real folders."""
 
+import json
 import os
 import re
 import subprocess
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
+from harness.commands.common import build_plan
 from harness.config.compose import compose_grid
+from harness.estimate import rough_run_s
 from tests.analysis.synthetic import Builder, SegmentSpec
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -75,6 +78,47 @@ def test_sweep_of_the_workflow_composes(path: Path) -> None:
     grid = compose_grid([*env["SWEEP"].split(), f"name={env['NAME']}"])
     assert grid.sweep.repeats >= 2
     assert grid.sweep.engine.kind.value == {"cpu": "vllm_cpu", "gpu": "vllm"}[KINDS[path.name]]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_sweep_of_the_workflow_ends_before_the_workflow_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: Path
+) -> None:
+    """By the plan's own upper estimate, and with half an hour left for installing and downloading."""
+    monkeypatch.chdir(tmp_path)
+    workflow = _load(path)
+    overrides = workflow["env"]["SWEEP"].split()
+    if KINDS[path.name] == "gpu":
+        # no data set makes it run longer than one of which every edit is in a bucket that it runs
+        overrides.append(f"workload.path={_nextcoder(tmp_path / 'nextcoder.jsonl', [0.175, 0.425])}")
+    runs = build_plan(overrides).runs()
+    assert 8 <= len(runs) <= 24
+    seconds = sum(rough_run_s(run.cell) for run in runs)
+    assert seconds <= 60 * (workflow["jobs"]["measure"]["timeout-minutes"] - 30)
+
+
+def test_gpu_workflow_measures_both_buckets_of_an_even_data_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = _nextcoder(tmp_path / "nextcoder.jsonl", [0.025 + 0.05 * i for i in range(14)])
+    (path,) = [path for path in FILES if KINDS[path.name] == "gpu"]
+    cells = build_plan([*_load(path)["env"]["SWEEP"].split(), f"workload.path={data}"]).cells
+    assert {cell.arm.name for cell in cells} == {"vanilla", "dspark", "hybrid"}
+    assert all([segment.bucket for segment in cell.segments] == ["15-20", "40-45"] for cell in cells)
+    assert all(len(segment.requests) >= cell.batch_size for cell in cells for segment in cell.segments)
+
+
+def _nextcoder(path: Path, distances: list[float]) -> Path:
+    """More edits than the workflow samples, at these edit distances."""
+    rows = []
+    for number in range(1024):
+        program = f"# program {number}\n".ljust(1100, "x")
+        num_changed = round(1100 * distances[number % len(distances)])
+        edited = program[:-num_changed] + "y" * num_changed
+        rows.append({"prompt": f"Fix it.\n```\n{program}\n```", "completion": f"```\n{edited}\n```"})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
 
 
 class _Ci:
