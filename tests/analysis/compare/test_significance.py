@@ -70,10 +70,10 @@ def test_fisher_drop_is_one_sided() -> None:
 
 def _alarms(num_repeats: int, sds: np.ndarray, rng: np.random.Generator, loss: float = 0.0) -> tuple[bool, bool]:
     """(whether a cell without a loss raises an alarm, whether the first cell does)."""
-    noise = np.exp(rng.normal(0, 1, (2, NUM_CELLS, num_repeats)) * sds[None, :, None])
+    noise = np.exp(rng.normal(0, 1, (2, len(sds), num_repeats)) * sds[None, :, None])
     base, head = 100 * noise
     head[0] *= 1 - loss
-    places = [place(i) for i in range(NUM_CELLS)]
+    places = [place(i) for i in range(len(sds))]
     cells, _ = judge(
         [(p, observation(p, base[i]), observation(p, head[i])) for i, p in enumerate(places)],
         Policy(),
@@ -104,6 +104,13 @@ def test_loss_of_5_percent_in_one_of_60_cells_is_found_in_90_of_100(spread: floa
         found, false = found + right, false + wrong
     assert found >= 90
     assert false <= 5
+
+
+@pytest.mark.parametrize(("num_repeats", "documented"), [(2, 18), (3, 55)])
+def test_four_cells_find_a_loss_as_often_as_the_documentation_says(num_repeats: int, documented: int) -> None:
+    rng = np.random.default_rng(11)
+    found = sum(_alarms(num_repeats, np.full(4, 0.01), rng, loss=0.05)[1] for _ in range(300))
+    assert found / 5 == pytest.approx(documented, abs=6)
 
 
 def test_a_cell_that_stays_raises_no_alarm_beside_many_that_really_changed() -> None:
