@@ -6,12 +6,13 @@ every reader shares this one description.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from workloads.errors import MissingDataError, WorkloadError
+from workloads.fields import field_problems, shown
 from workloads.reader import Row, file_sha256, parse_rows, read_rows
 
 __all__ = [
@@ -29,6 +30,8 @@ __all__ = [
 GENERATION_VERSION = 1
 OUTPUTS_FILE = "outputs.jsonl"
 INFO_FILE = "generation.json"
+# The engine's own type of a token id is a signed integer of 32 bits.
+_NUM_TOKEN_IDS = 2**31
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -174,7 +177,8 @@ def read_info(folder: Path) -> GenerationInfo:
 
     Raises:
         MissingDataError: There is none.
-        WorkloadError: It is not one, or a newer version wrote it.
+        WorkloadError: It is not one, with every key that is missing, unknown or of another type; or a newer version
+            wrote it.
     """
     path = folder / INFO_FILE
     try:
@@ -184,7 +188,7 @@ def read_info(folder: Path) -> GenerationInfo:
             f"{folder}: no outputs of the target model here ({INFO_FILE} is missing). Make them with "
             "`python -m harness generate`, or correct the path."
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise WorkloadError(f"{path}: not readable as JSON ({error}). Generate it anew.") from error
     if not isinstance(raw, Mapping):
         raise WorkloadError(f"{path}: expected an object, got {type(raw).__name__}. Generate it anew.")
@@ -193,11 +197,9 @@ def read_info(folder: Path) -> GenerationInfo:
         raise WorkloadError(
             f"{path}: schema_version {version} is newer than this program reads ({GENERATION_VERSION}). Update it."
         )
-    names = {f.name for f in fields(GenerationInfo)}
-    wrong = [f"{name} is missing" for name in sorted(names - set(raw))]
-    wrong += [f"{name!r} is unknown" for name in sorted(set(raw) - names)]
-    if not isinstance(raw.get("num_requests"), int):
-        wrong.append(f"num_requests must be an integer, got {raw.get('num_requests')!r}")
+    wrong = field_problems(GenerationInfo, raw)
+    if not wrong and not isinstance(raw["provenance"].get("sessions", []), list):
+        wrong.append(f"provenance.sessions must be a list, got {shown(raw['provenance']['sessions'])}")
     if wrong:
         raise WorkloadError(f"{path}: not a generation's description: {'; '.join(wrong)}. Generate it anew.")
     return GenerationInfo(**raw)
@@ -240,7 +242,9 @@ def _token_ids(row: Row, column: str, vocab_size: int | None) -> list[int]:
     if not isinstance(value, list) or not value or any(type(token) is not int or token < 0 for token in value):
         raise row.error(column, "a list of token ids that is not empty", "nothing of the kind")
     if vocab_size is not None and max(value) >= vocab_size:
-        raise row.error(column, f"token ids below the vocabulary's {vocab_size}", str(max(value)))
+        raise row.error(column, f"token ids below the vocabulary's {vocab_size}", shown(max(value)))
+    if max(value) >= _NUM_TOKEN_IDS:
+        raise row.error(column, f"token ids below {_NUM_TOKEN_IDS}", shown(max(value)))
     return value
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from workloads.buckets import bucket
 from workloads.distances import output_distances
 from workloads.errors import MissingDataError, WorkloadError
+from workloads.fields import field_problems
 from workloads.generation import OUTPUTS_FILE, Generation
 from workloads.reader import file_sha256
 from workloads.request import LoadedWorkload, Request, request_sha256
@@ -139,21 +140,30 @@ def read_measures(folder: Path) -> OutputMeasures:
         )
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
-        version = raw["schema_version"]
-        if version > MEASURES_VERSION:
-            raise WorkloadError(
-                f"{path}: schema_version {version} is newer than this program reads ({MEASURES_VERSION}). Update it."
-            )
-        requests = {id: RequestMeasure(**values) for id, values in raw.pop("requests").items()}
-        measures = OutputMeasures(**raw, requests=requests)
-    except WorkloadError:
-        raise
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise WorkloadError(f"{path}: not readable ({error!r}). Run `python -m harness buckets` again.") from error
+    if not isinstance(raw, dict):
+        raise WorkloadError(f"{path}: not readable (no object). Run `python -m harness buckets` again.")
+    version = raw.get("schema_version")
+    if isinstance(version, int) and version > MEASURES_VERSION:
+        raise WorkloadError(
+            f"{path}: schema_version {version} is newer than this program reads ({MEASURES_VERSION}). Update it."
+        )
+    problems = field_problems(OutputMeasures, raw) or _distance_problems(raw["requests"])
+    if problems:
+        raise WorkloadError(f"{path}: not readable ({'; '.join(problems)}). Run `python -m harness buckets` again.")
+    requests = {id: RequestMeasure(**values) for id, values in raw.pop("requests").items()}
+    measures = OutputMeasures(**raw, requests=requests)
     outputs = folder / OUTPUTS_FILE
     if outputs.exists() and file_sha256(outputs) != measures.outputs_sha256:
         raise WorkloadError(f"{path}: measured on other outputs than {outputs}. Run `python -m harness buckets` again.")
     return measures
+
+
+def _distance_problems(requests: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    distances = {id: values["distance"] for id, values in requests.items() if values["distance"] is not None}
+    wrong = [(id, distance) for id, distance in distances.items() if not 0 <= distance <= 1]
+    return [f"requests.{id}.distance must lie in [0, 1], got {distance!r}" for id, distance in wrong[:1]]
 
 
 def apply_measures(

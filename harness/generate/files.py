@@ -124,7 +124,7 @@ class GenerationWriter:
     def end_session(self, provenance: dict[str, Any]) -> None:
         """Note what made the lines of this session."""
         assert self.info is not None
-        sessions = [*self.info.provenance["sessions"], provenance]
+        sessions = [*self.info.provenance.get("sessions", []), provenance]
         self.info = replace(self.info, provenance={"sessions": sessions})
         self._write_info()
 

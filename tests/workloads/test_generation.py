@@ -47,6 +47,22 @@ def test_none_at_all_names_the_command(tmp_path: Path) -> None:
         read_generation(tmp_path / "nowhere")
 
 
+def test_a_sidecar_without_end_is_refused(tmp_path: Path) -> None:
+    folder = write_generation(tmp_path, RECORDS)
+    (folder / INFO_FILE).write_text("[" * 100_000)
+    with pytest.raises(WorkloadError, match=r"generation\.json: not readable as JSON"):
+        read_generation(folder)
+
+
+def test_a_token_id_beyond_any_vocabulary_is_refused_without_a_vocabulary(tmp_path: Path) -> None:
+    largest, too_large = ([record(edit("r1", "a"), "", output_token_ids=[n])] for n in (2**31 - 1, 2**70))
+    assert read_generation(write_generation(tmp_path / "a", largest, vocab_size=None)).records == largest
+    for vocab_size in (None, 2**80):
+        folder = write_generation(tmp_path / "b", too_large, vocab_size=vocab_size)
+        with pytest.raises(WorkloadError, match=r"'output_token_ids': expected token ids below 2147483648, got 11805"):
+            read_generation(folder)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -54,6 +70,17 @@ def test_none_at_all_names_the_command(tmp_path: Path) -> None:
         ({"num_requests": "3"}, "num_requests must be an integer, got '3'"),
         ({"surprise": 1}, "'surprise' is unknown"),
         ({"workload": "other"}, "belongs to the workload 'w', and generation.json says 'other'"),
+        ({"sampling": None}, r"generation\.json: .*sampling must be an object, got null"),
+        ({"refused": None}, "refused must be an object, got null"),
+        ({"refused": {"r4": 3}}, "refused.r4 must be a text, got 3"),
+        ({"checkpoint": None, "workload_source": None}, "source must be a text, got null; checkpoint must be a text"),
+        ({"vocab_size": "x"}, "vocab_size must be an integer or null, got 'x'"),
+        ({"vocab_size": True}, "vocab_size must be an integer or null, got True"),
+        ({"model_fingerprint": ["f"]}, r"model_fingerprint must be a text or null, got \['f'\]"),
+        ({"model": "\ud800"}, "model must be a text, got "),
+        ({"workload_dropped": {"short": 1.5}}, "workload_dropped.short must be an integer, got 1.5"),
+        ({"provenance": {"sessions": {}}}, "provenance.sessions must be a list, got {}"),
+        ({"schema_version": "1"}, "schema_version must be an integer, got '1'"),
         ({"vocab_size": 5}, r"row 1, column 'output_token_ids': expected token ids below the vocabulary's 5, got 5"),
     ],
 )

@@ -102,6 +102,24 @@ def test_context_lengths_split_a_workload_without_loss(tmp_path: Path) -> None:
     assert (short.dropped[TOO_LONG], long.dropped[TOO_SHORT]) == (1, len(REQUESTS) - 1)
 
 
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"distance": "x"}, "requests.same.distance must be a number or null, got 'x'"),
+        ({"distance": 1.5}, r"requests.same.distance must lie in \[0, 1\], got 1.5"),
+        ({"distance": float("nan")}, "requests.same.distance must be a number or null, got nan"),
+        ({"num_context_tokens": None}, "requests.same.num_context_tokens must be an integer, got null"),
+        ({"more": 1}, "'requests.same.more' is unknown"),
+    ],
+)
+def test_measures_of_another_type_are_named(tmp_path: Path, changes: dict[str, Any], problem: str) -> None:
+    values = _measures(tmp_path).to_dict()
+    values["requests"]["same"] |= changes
+    (tmp_path / BUCKETS_FILE).write_text(json.dumps(values))
+    with pytest.raises(WorkloadError, match=rf"{BUCKETS_FILE}: not readable \({problem}"):
+        read_measures(tmp_path)
+
+
 def test_requests_the_generation_does_not_know_are_an_error(tmp_path: Path) -> None:
     measures = _measures(tmp_path)
     with pytest.raises(WorkloadError, match=r"lacks 1 of the workload's 8 requests \(such as 'new'"):
