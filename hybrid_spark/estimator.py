@@ -123,9 +123,13 @@ class Coefficients:
         stem = _CHECKPOINTS.get(stem, stem)
         if stem in _shipped_stems():
             return _read_shipped(stem)
-        path = Path(text)
-        if path.is_file():
-            return _parse(path.read_text(encoding="utf-8"), text)
+        try:
+            if Path(text).is_file():
+                return _parse(Path(text).read_text(encoding="utf-8"), text)
+        except (OSError, UnicodeDecodeError) as error:
+            raise CoefficientsError(
+                f"{text} cannot be read ({error}). Coefficients.save writes such a file, JSON in UTF-8."
+            ) from error
         close = difflib.get_close_matches(stem, _shipped_stems(), n=1)
         hint = f" Did you mean {_read_shipped(close[0]).provenance['name']!r}?" if close else ""
         raise CoefficientsError(
@@ -200,8 +204,11 @@ class Coefficients:
 
 
 def _number(value: Any) -> float:
-    """The value as a float; NaN if it is no number (True is none)."""
-    return float(value) if isinstance(value, (int, float, np.number)) and not isinstance(value, bool) else math.nan
+    """The value as a float; NaN if it is no number (True is none) or an integer too large for one."""
+    try:
+        return float(value) if isinstance(value, (int, float, np.number)) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        return math.nan
 
 
 def _shipped_stems() -> list[str]:
@@ -217,7 +224,7 @@ def _read_shipped(stem: str) -> Coefficients:
 def _parse(text: str, name: str) -> Coefficients:
     try:
         content = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:  # ValueError: an integer of more than 4,300 digits, too
         raise CoefficientsError(f"{name} is not valid JSON: {error}. Coefficients.save writes such a file.") from error
     if not isinstance(content, dict):
         raise CoefficientsError(f"{name} must hold one JSON object, got {type(content).__name__}.")

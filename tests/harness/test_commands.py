@@ -52,6 +52,14 @@ def test_plan_says_where_the_batch_size_is_never_reached(capsys: pytest.CaptureF
     assert lines == ["sample: batch size 16 is never reached with so few prompts: chat (12)"]
 
 
+def test_coefficients_that_are_not_utf_8_are_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine.json").write_bytes(b'{"provenance": {"name": "\xe4"}}')
+    assert main(["plan", "arm=ngram_av", f"arm.coefficients={tmp_path / 'mine.json'}"]) == 2
+    error = capsys.readouterr().err
+    assert f"arm.coefficients={tmp_path / 'mine.json'}: {tmp_path / 'mine.json'} cannot be read" in error
+    assert error.count("error: ") == 1
+
+
 @pytest.mark.parametrize(
     ("parts", "taken"), [(["pooled", "a"], "pooled"), (["a", "a 0-10%"], "a 0-10%"), (["a", "a, b"], None)]
 )

@@ -170,6 +170,7 @@ def test_saved_coefficients_load_again(tmp_path):
         ({"beta": 3}, ["beta must be 15 finite numbers"]),
         ({"w_first": math.nan, "l_rest": math.inf}, ["w_first must", "l_rest must"]),
         ({"provenance": "me"}, ["provenance"]),
+        ({"delta": 10**400}, ["delta must be a finite number, got 1000"]),
     ],
 )
 def test_every_problem_of_a_custom_file_is_named(tmp_path, change, words):
@@ -185,10 +186,31 @@ def test_missing_keys_of_a_custom_file_are_named(tmp_path):
         Coefficients.load(path)
 
 
-@pytest.mark.parametrize(("content", "message"), [("{", "not valid JSON"), ("[1]", "one JSON object")])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "not valid JSON"),
+        ("[1]", "one JSON object"),
+        ("[" * 100_000, "not valid JSON"),
+        ('{"delta": ' + "1" * 5000 + "}", "not valid JSON"),
+    ],
+    ids=["cut", "list", "too deep", "too many digits"],
+)
 def test_a_file_that_is_no_object_is_refused(tmp_path, content, message):
     with pytest.raises(CoefficientsError, match=message):
         Coefficients.load(write(tmp_path, content))
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe{\x00}\x00", b'{"provenance": {"name": "\xe4"}}'])
+def test_a_file_that_is_not_utf_8_is_named(tmp_path, content):
+    (tmp_path / "mine.json").write_bytes(content)
+    with pytest.raises(CoefficientsError, match=r"mine\.json cannot be read \('utf-8' codec .* JSON in UTF-8"):
+        Coefficients.load(tmp_path / "mine.json")
+
+
+def test_a_name_longer_than_any_file_may_have_is_refused():
+    with pytest.raises(CoefficientsError, match=r"cannot be read|neither known nor a file"):
+        Coefficients.load("x" * 5000)
 
 
 @pytest.mark.parametrize(
