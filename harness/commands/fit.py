@@ -39,6 +39,8 @@ def run(argv: list[str]) -> int:
         raise ConfigError(f"--terms must be one of {', '.join(named_terms())}, got {args.terms!r}.")
     if not 0 < args.ridge < float("inf"):
         raise ConfigError(f"--ridge must be a finite number above 0, got {args.ridge:g}.")
+    if args.min_matched_steps < 1:
+        raise ConfigError(f"--min-matched-steps must be at least 1, got {args.min_matched_steps}.")
     borrowed = {}
     for name in args.evaluate_with:
         try:
@@ -49,8 +51,8 @@ def run(argv: list[str]) -> int:
     info = fit_input.info
     out = args.out or Path("results") / "fits" / info.model
     check_free(out, overwrite=args.overwrite)
-    if not fit_input.tokenizer_checked:
-        _note(f"the tokenizer of {info.model} is not on this machine: token ids are taken as they are")
+    if fit_input.tokenizer_note:
+        _note(fit_input.tokenizer_note)
     try:
         frame, _ = replay_all(fit_input.requests)
         fitting, held_out = halves_of(fit_input.requests, seed=args.seed)

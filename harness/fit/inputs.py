@@ -35,8 +35,8 @@ class FitInput:
 
     generations: list[Generation]
     requests: list[RecordedRequest]
-    tokenizer_checked: bool
-    """The tokenizer was compared with the model's own files."""
+    tokenizer_note: str | None
+    """Why the tokenizer was not compared with the model's own files; None where it was."""
 
     @property
     def info(self) -> GenerationInfo:
@@ -83,7 +83,11 @@ def read_inputs(folders: Sequence[Path], *, tokenizer: Path | None = None, parti
             requests[request.request_id] = request
     if problems:
         raise ConfigError(problems)
-    return FitInput(generations=generations, requests=list(requests.values()), tokenizer_checked=expected is not None)
+    return FitInput(
+        generations=generations,
+        requests=list(requests.values()),
+        tokenizer_note=_tokenizer_note(generations, expected),
+    )
 
 
 def halves_of(requests: Sequence[RecordedRequest], *, seed: int) -> tuple[set[str], set[str]]:
@@ -172,6 +176,18 @@ def _tokenizer_problems(generations: Sequence[Generation], expected: str | None)
         for generation in generations
         if generation.info.tokenizer_sha256 not in (None, expected)
     ]
+
+
+def _tokenizer_note(generations: Sequence[Generation], expected: str | None) -> str | None:
+    if expected is None:
+        return f"the tokenizer of {generations[0].info.model} is not on this machine: token ids are taken as they are"
+    unnamed = [str(generation.folder) for generation in generations if generation.info.tokenizer_sha256 is None]
+    if unnamed:
+        return (
+            f"{', '.join(unnamed)}: the model had no tokenizer.json when this was generated, so that there is nothing "
+            f"to compare the tokenizer ({expected}) with: token ids are taken as they are"
+        )
+    return None
 
 
 def _request(record: GenerationRecord) -> RecordedRequest:

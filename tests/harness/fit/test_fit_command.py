@@ -146,6 +146,46 @@ def test_the_configured_models_tokenizer_is_compared_where_it_is_here(tmp_path, 
     assert "of another tokenizer" in refused(capsys, generation, "--out", tmp_path / "out")
 
 
+def test_outputs_that_name_no_tokenizer_are_noted(tmp_path, capsys):
+    (tmp_path / "tokenizer.json").write_text("{}")
+    generation = write_generation(tmp_path / "g", num_requests=30, tokenizer_sha256=None)
+    arguments = ["fit", str(generation), "--out", str(tmp_path / "out"), *FEW, "--tokenizer", str(tmp_path)]
+    assert main(arguments) == 0
+    note = f"note: {generation}: the model had no tokenizer.json when this was generated"
+    assert capsys.readouterr().err.count(note) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"sampling": None}, "sampling must be an object, got null"),
+        ({"model_fingerprint": ["f"]}, "model_fingerprint must be a text or null"),
+        ({"vocab_size": "x"}, "vocab_size must be an integer or null"),
+        ({"checkpoint": None}, "checkpoint must be a text, got null"),
+    ],
+)
+def test_a_description_of_another_type_names_file_and_key(tmp_path, capsys, changes, reason):
+    generation = write_generation(tmp_path / "g", num_requests=4, **changes)
+    error = refused(capsys, generation, "--out", tmp_path / "out")
+    assert f"error: {generation / 'generation.json'}: " in error
+    assert reason in error
+
+
+def test_token_ids_beyond_every_vocabulary(tmp_path, capsys):
+    generation = write_generation(tmp_path / "g", num_requests=4, vocab_size=None)
+    path = generation / "outputs.jsonl"
+    path.write_text(path.read_text().replace("950", str(2**70)))
+    error = refused(capsys, generation, "--out", tmp_path / "out")
+    assert f"{path}, row 1, column 'output_token_ids': expected token ids below 2147483648" in error
+
+
+def test_borrowed_coefficients_that_are_not_utf_8(tmp_path, capsys):
+    (tmp_path / "mine.json").write_bytes(b'{"provenance": {"name": "\xe4"}}')
+    generation = write_generation(tmp_path / "g", num_requests=4)
+    error = refused(capsys, generation, "--out", tmp_path / "out", "--evaluate-with", tmp_path / "mine.json")
+    assert f"error: --evaluate-with: {tmp_path / 'mine.json'} cannot be read ('utf-8' codec" in error
+
+
 def test_token_ids_outside_the_vocabulary(tmp_path, capsys):
     generation = write_generation(tmp_path / "g", num_requests=4, vocab_size=500)
     assert "below the vocabulary's 500" in refused(capsys, generation, "--out", tmp_path / "out")
@@ -175,6 +215,8 @@ def test_an_unfinished_generation_needs_to_be_asked_for(tmp_path, capsys):
         (["--terms", "ladder_7"], "--terms must be one of equation_1"),
         (["--ridge", "0"], "--ridge must be a finite number above 0, got 0"),
         (["--ridge", "nan"], "--ridge must be"),
+        (["--min-matched-steps", "-5"], "--min-matched-steps must be at least 1, got -5"),
+        (["--min-matched-steps", "0"], "--min-matched-steps must be at least 1, got 0"),
         (["--evaluate-with", "Qwen4"], "--evaluate-with: coefficients 'Qwen4' are neither known nor a file"),
         (["--tokenizer", "nowhere"], "--tokenizer must be a tokenizer.json or its folder"),
     ],
