@@ -137,7 +137,8 @@ def _model(arm: ArmConfig, model: ModelConfig, where: str) -> Iterator[str]:
         yield (
             f"{key} must name coefficients that ship or a file, got {name!r}, which does not exist "
             f"(arm {arm.name}, model {model.name}). `python -m harness fit` writes such files to "
-            f"results/fits/{model.name} from the model's own greedy outputs (`python -m harness generate`)."
+            f"results/fits/{model.name} from the model's own greedy outputs (`python -m harness generate`); "
+            "fits_dir=results/fits finds them there."
         )
         return
     try:

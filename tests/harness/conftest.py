@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
-from harness.config.compose import CONF_DIR
+from hybrid_spark.calibration.terms import ABLATIONS
 from hybrid_spark.estimator import Coefficients
 from tests.harness.cells import tiny_model
 
@@ -19,13 +18,11 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def refits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with the refitted coefficients that the ablation's arms name."""
+    """A working directory with a fit of Qwen3-4B, which the ablation needs at the paper's scale."""
     root = tmp_path / "refits"
-    for path in sorted((CONF_DIR / "arm").glob("*.yaml")):
-        name = str(yaml.safe_load(path.read_text(encoding="utf-8")).get("coefficients", ""))
-        for model in ("qwen3-4b", "smollm2-135m") if name.endswith(".json") else ():
-            file = root / name.replace("{model}", model)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            Coefficients.load("Qwen3-4B").save(file)
+    folder = root / "results" / "fits" / "qwen3-4b" / "estimators"
+    folder.mkdir(parents=True)
+    for name in ABLATIONS:
+        Coefficients.load("Qwen3-4B").save(folder / f"{name}.json")
     monkeypatch.chdir(root)
     return root

@@ -1,11 +1,16 @@
 """Every experiment at the paper's scale and as a smoke run: what it plans."""
 
+from pathlib import Path
+
 import pytest
 
+from harness.config import files
 from harness.config.compose import CONF_DIR, compose_grid, known_options
 from harness.config.schema import EngineKind
 from harness.config.validate import validate
 from harness.errors import ConfigError
+from hybrid_spark.calibration.terms import ABLATIONS
+from hybrid_spark.estimator import Coefficients
 from tests.harness.cells import grid, plan
 
 SCALED = [
@@ -13,7 +18,10 @@ SCALED = [
     for name in known_options("exp")
     if "/scale:" in (CONF_DIR / "exp" / f"{name}.yaml").read_text(encoding="utf-8")
 ]
-DRAFTER = "model.draft_path=drafter"
+AFTER_A_FIT = {"ablation"}
+"""Experiments that at the paper's scale need a fit of the user's; every other one plans on a fresh clone."""
+FEATURES = ("w_first", "w_rest", "delta", "l_first", "l_rest", "kappa_first", "kappa_rest")
+"""Coefficients of Equation 1 other than the intercepts."""
 
 
 def test_every_result_of_the_paper_has_an_experiment() -> None:
@@ -35,9 +43,10 @@ def test_every_result_of_the_paper_has_an_experiment() -> None:
     assert wanted <= set(SCALED)
 
 
-@pytest.mark.usefixtures("refits")
 @pytest.mark.parametrize("name", SCALED)
-def test_experiment_plans_at_the_papers_scale(name: str) -> None:
+def test_experiment_plans_at_the_papers_scale(name: str, request: pytest.FixtureRequest) -> None:
+    if name in AFTER_A_FIT:
+        request.getfixturevalue("refits")
     sweep = grid(f"+exp={name}").sweep
     assert sweep.engine.kind is EngineKind.vllm
     assert sweep.cluster.address is None, "one machine with GPUs is enough; cluster=h100 takes a cluster"
@@ -51,10 +60,23 @@ def test_experiment_plans_at_the_papers_scale(name: str) -> None:
     assert sweep.baseline in {arm.name for arm in planned.grid.arms}
 
 
-@pytest.mark.usefixtures("refits")
+@pytest.mark.parametrize("name", AFTER_A_FIT)
+def test_experiment_without_its_fit_is_refused_with_the_remedy(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(files, "_PACKAGES_ROOT", tmp_path)
+    with pytest.raises(ConfigError, match="python -m harness fit"):
+        validate(compose_grid([f"+exp={name}"]))
+
+
 @pytest.mark.parametrize("name", SCALED)
-def test_experiment_plans_as_a_smoke_run_with_the_same_arms(name: str) -> None:
-    overrides = (f"+exp={name}", "scale=smoke", DRAFTER)
+def test_experiment_plans_as_a_smoke_run_with_the_same_arms(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a fresh clone: nothing but what ships."""
+    monkeypatch.chdir(tmp_path)
+    overrides = (f"+exp={name}", "scale=smoke")
     smoke, paper = grid(*overrides), grid(f"+exp={name}")
     validate(smoke)
     assert smoke.sweep.engine.kind is EngineKind.vllm_cpu
@@ -65,6 +87,35 @@ def test_experiment_plans_as_a_smoke_run_with_the_same_arms(name: str) -> None:
     assert {(cell.model.name, cell.workload.name, cell.num_gpus) for cell in cells} == {("smollm2-135m", "sample", 0)}
     assert len(cells) <= 16
     assert all(len(segment.requests) <= 40 for cell in cells for segment in cell.segments)
+
+
+def test_ablation_as_a_smoke_run_takes_estimators_of_one_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    estimators = {cell.arm.name: cell.coefficients for cell in plan("+exp=ablation", "scale=smoke").cells}
+    fits = [estimator for estimator in estimators.values() if estimator is not None]
+    assert len(fits) == len(estimators) == 9
+    for key in ("model_fingerprint", "generation_id", "fitted_on", "workload_source", "git_commit"):
+        assert len({fit.provenance[key] for fit in fits}) == 1
+    assert not any("/" in value for fit in fits for key, value in fit.provenance.items() if key == "workload_source")
+    assert len({fit.provenance["name"] for fit in fits}) == 7, "the full one serves the two without a selection rule"
+    zero = {arm: {k for k in FEATURES if fit and not getattr(fit, k)} for arm, fit in estimators.items()}
+    assert {arm: names for arm, names in zero.items() if names} == {
+        "hybrid_no_copy_length": {"kappa_first", "kappa_rest"},
+        "hybrid_no_match_length": {"w_first", "w_rest"},
+        "hybrid_no_full_match_bonus": {"l_first", "l_rest"},
+        "hybrid_no_agreement": {"delta"},
+    }
+
+
+def test_refits_of_the_users_take_the_place_of_those_that_ship(refits: Path) -> None:
+    folder = refits / "results" / "fits" / "smollm2-135m" / "estimators"
+    folder.mkdir(parents=True)
+    for name in ABLATIONS:
+        Coefficients.load("Qwen3-8B").save(folder / f"{name}.json")
+    cells = plan("+exp=ablation", "scale=smoke", "fits_dir=results/fits").cells
+    estimators = {cell.arm.name: cell.coefficients for cell in cells}
+    assert estimators["hybrid_no_agreement"] == Coefficients.load("Qwen3-8B")
+    assert estimators["hybrid"] == Coefficients.load("SmolLM2-135M-Instruct")
 
 
 @pytest.mark.parametrize(
