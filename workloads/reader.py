@@ -13,6 +13,8 @@ from workloads.errors import MissingDataError, WorkloadError
 
 SUFFIXES = (".jsonl", ".jsonl.zst", ".parquet")
 _MAX_PROBLEMS = 5
+# Counts are tokens, which no server takes more of; a number of thousands of digits overflows every estimate.
+_MAX_COUNT = 2**31 - 1
 
 T = TypeVar("T")
 
@@ -67,12 +69,14 @@ class Row:
         return float(value)
 
     def optional_count(self, column: str) -> int | None:
-        """Return an integer column of at least 1 that may be absent or null."""
+        """Return an integer column of at least 1, within 32 bits, that may be absent or null."""
         value = self.values.get(column)
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise self.error(column, "an integer of at least 1", _describe(value))
+        if value > _MAX_COUNT:
+            raise self.error(column, f"an integer of at most {_MAX_COUNT}", _describe(value))
         return value
 
     def identifier(self, column: str, *, default: str | None = None) -> str:
@@ -198,10 +202,11 @@ def _jsonl_rows(file: Path) -> Iterator[Row]:
 def _json_object(line: str, file: Path, number: int) -> dict[str, Any]:
     try:
         value = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
+        # Python reads integers of up to 4,300 digits, and says so in a plain ValueError.
+        found = "text that is not JSON" if isinstance(error, json.JSONDecodeError) else "JSON that cannot be read"
         raise WorkloadError(
-            f"{file}, row {number}: expected one JSON object a line, got text that is not JSON ({error}). "
-            "Correct or remove the row."
+            f"{file}, row {number}: expected one JSON object a line, got {found} ({error}). Correct or remove the row."
         ) from None
     if not isinstance(value, dict):
         raise WorkloadError(

@@ -75,6 +75,10 @@ def test_the_default_output_limit_is_an_option(write_jsonl) -> None:
         ({"messages": [{"role": "user"}]}, r"column 'messages\[0\]\.content': .*no such column"),
         ({"messages": [{"role": "robot", "content": "x"}]}, "expected one of system, developer, user, assistant"),
         ({"messages": [{"role": "assistant", "content": "x"}]}, "expected a last message of role user"),
+        (
+            {"prompt": "p", "output_tokens": 10**400},
+            "column 'output_tokens': expected an integer of at most 2147483647",
+        ),
         ({"prompt": "p", "output_tokens": 0}, "column 'output_tokens': expected an integer of at least 1"),
         ({"prompt": "p", "input": 5}, "column 'input': expected a text, got int 5"),
     ],

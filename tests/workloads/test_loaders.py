@@ -134,6 +134,16 @@ def test_bytes_that_are_not_utf8_are_named(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ROWS)
+def test_a_number_of_too_many_digits_is_named(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    text = json.dumps(ROWS[name])
+    long = text.replace("{", f'{{"note": {"1" * 5000}, ', 1)
+    path.write_text(f"{text}\n{long}\n")
+    with pytest.raises(WorkloadError, match=r"rows\.jsonl, row 2: .*got JSON that cannot be read \(Exceeds the limit"):
+        _load(name, str(path))
+
+
+@pytest.mark.parametrize("name", ROWS)
 def test_two_rows_of_one_id_are_refused(name: str, write_jsonl) -> None:
     rows = [_row(name, **dict.fromkeys(("id", "question_id", "problem_id"), "a 1")) for _ in range(2)]
     with pytest.raises(WorkloadError, match=r"rows\.jsonl sha256:\w+: the id 'a 1' occurs twice"):
