@@ -27,14 +27,24 @@ def pinned_revision(workload: WorkloadConfig, results_dir: Path) -> str | None:
 
 
 def keep_revision(workload: WorkloadConfig, source: str, results_dir: Path) -> None:
-    """Note the commit that ``source`` names (``hub:<id>@<commit>``), unless the data set has one already."""
+    """Note the commit that ``source`` names (``hub:<id>@<commit>``), unless the data set has one already.
+
+    Raises:
+        ConfigError: The file of the revisions cannot be read or written.
+    """
     found = _COMMIT.match(source)
     if found is None or workload.revision is not None or not _floats(workload):
         return
     known = _read(results_dir)
     if _hub_id(workload) not in known:
-        results_dir.mkdir(parents=True, exist_ok=True)
-        write_json_atomic(results_dir / FILE, known | {_hub_id(workload): found[1]})
+        try:
+            results_dir.mkdir(parents=True, exist_ok=True)
+            write_json_atomic(results_dir / FILE, known | {_hub_id(workload): found[1]})
+        except OSError as error:
+            raise ConfigError(
+                f"results_dir: {results_dir / FILE}, which keeps the commit of {_hub_id(workload)}, cannot be written "
+                f"({error}). Choose another results_dir=..., or set workload.revision={found[1]}."
+            ) from error
 
 
 def _floats(workload: WorkloadConfig) -> bool:
@@ -51,12 +61,12 @@ def _hub_id(workload: WorkloadConfig) -> str:
 
 def _read(results_dir: Path) -> dict[str, str]:
     path = results_dir / FILE
-    if not path.exists():
-        return {}
     try:
+        if not path.exists():
+            return {}
         revisions = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(revisions, dict) or not all(isinstance(value, str) for value in revisions.values()):
             raise ValueError("expected one object of data set and commit")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: {error}. Mend it, or delete it to pin the data sets anew.") from error
     return revisions

@@ -47,7 +47,19 @@ def test_a_local_file_and_a_loader_with_a_commit_of_its_own_are_left_alone(tmp_p
     assert pinned_revision(config("sample"), tmp_path) is None
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"a": 1}'])
+@pytest.mark.parametrize("results_dir", ["file", "file/below", "full/results"])
+def test_a_results_dir_that_cannot_be_made_is_named(tmp_path: Path, results_dir: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "full").symlink_to(tmp_path / "full")  # a loop, which root cannot write to either
+    folder = tmp_path / results_dir
+    with pytest.raises(ConfigError) as error:
+        keep_revision(config(), f"hub:philschmid/mt-bench@{FIRST}", folder)
+    (message,) = error.value.problems
+    assert message.startswith(f"results_dir: {folder / FILE}, which keeps the commit of philschmid/mt-bench, cannot be")
+    assert message.endswith(f"Choose another results_dir=..., or set workload.revision={FIRST}.")
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"a": 1}', "[" * 100_000])
 def test_a_broken_file_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / FILE).write_text(content)
     with pytest.raises(ConfigError, match=f"{FILE}.*delete it to pin"):
