@@ -4,7 +4,6 @@ Speculative decoding at temperature 0 must not change a single token, but batche
 order, so vanilla against its own other repeats is the noise floor that an arm's share is read against.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from analysis.load import CellKey, Point, Sweep
@@ -74,9 +73,11 @@ class Identity:
 def compare_outputs(sweep: Sweep) -> list[Identity]:
     """Compare every greedy cell with vanilla at the same grid point.
 
-    An arm's repeat is compared with the same repeat of vanilla; vanilla's later repeats with its first. Unreadable
-    request files are added to `sweep.problems`.
+    An arm's repeat is compared with the same repeat of vanilla; vanilla's later repeats with its first. Every finished
+    repeat's requests are read, also where nothing is compared: unreadable files, and those that hold other requests
+    than the record counts, are added to `sweep.problems`.
     """
+    outputs = _Outputs(sweep=sweep)
     results = []
     for point, cells in sweep.points().items():
         if point.temperature != 0:
@@ -86,9 +87,11 @@ def compare_outputs(sweep: Sweep) -> list[Identity]:
             reason = "no vanilla arm at this grid point"
             results += [_empty(point, cell, reason) for cell in cells]
             continue
-        reference = {repeat: _read(sweep, vanilla.cell_id, repeat) for repeat in sweep.repeats[vanilla.cell_id]}
+        reference = {repeat: outputs.read(vanilla.cell_id, repeat) for repeat in sweep.repeats[vanilla.cell_id]}
         results.append(_noise_floor(point, vanilla, reference))
-        results += [_against(sweep, point, cell, vanilla, reference) for cell in cells if cell is not vanilla]
+        results += [_against(outputs, point, cell, vanilla, reference) for cell in cells if cell is not vanilla]
+    for cell_id, repeat in sorted(sweep.records.keys() - outputs.known):
+        outputs.read(cell_id, repeat)
     return results
 
 
@@ -132,8 +135,27 @@ def _is_vanilla(cell: CellKey) -> bool:
     return cell.arm == "vanilla" if cell.speculates is None else not cell.speculates
 
 
+@dataclass(kw_only=True, slots=True)
+class _Outputs:
+    """Reads completed requests, and knows whose it has read."""
+
+    sweep: Sweep
+    known: set[tuple[str, int]] = field(default_factory=set)
+
+    def read(self, cell_id: str, repeat: int) -> dict[_Key, RequestRecord] | None:
+        """(segment, index, id) -> completed request of a repeat; null where they cannot be read."""
+        key = (cell_id, repeat)
+        self.known.add(key)
+        try:
+            requests = read_requests(self.sweep.paths[key] / REQUESTS_NAME, self.sweep.records[key])
+        except ResultFormatError as error:
+            self.sweep.name_problem(str(error))
+            return None
+        return {(r.segment, r.index, r.id): r for r in requests if r.success and r.text is not None}
+
+
 def _against(
-    sweep: Sweep,
+    outputs: _Outputs,
     point: Point,
     cell: CellKey,
     vanilla: CellKey,
@@ -141,10 +163,10 @@ def _against(
 ) -> Identity:
     result = _empty(point, cell, None)
     result.reference = f"{vanilla.arm_label}, same repeat"
-    mine = sweep.repeats[cell.cell_id]
+    mine = outputs.sweep.repeats[cell.cell_id]
     for repeat in mine:
         theirs = reference.get(repeat)
-        ours = _read(sweep, cell.cell_id, repeat) if theirs is not None else None
+        ours = outputs.read(cell.cell_id, repeat) if theirs is not None else None
         if ours is not None and theirs is not None:
             compare_requests(ours, theirs, repeat, result)
     if not result.num_compared:
@@ -174,17 +196,6 @@ def _noise_floor(point: Point, vanilla: CellKey, reference: dict[int, dict[_Key,
 
 def _empty(point: Point, cell: CellKey, reason: str | None) -> Identity:
     return Identity(point=point, arm=cell.arm, arm_label=cell.arm_label, reference="", reason=reason)
-
-
-def _read(sweep: Sweep, cell_id: str, repeat: int) -> dict[_Key, RequestRecord] | None:
-    path = sweep.paths[cell_id, repeat] / REQUESTS_NAME
-    try:
-        requests: Iterable[RequestRecord] = read_requests(path)
-    except ResultFormatError as error:
-        if str(error) not in sweep.problems:
-            sweep.problems.append(str(error))
-        return None
-    return {(r.segment, r.index, r.id): r for r in requests if r.success and r.text is not None}
 
 
 def _first_difference(a: str, b: str) -> int:

@@ -122,7 +122,7 @@ class Sweep:
         repeats: Cell id -> its successful repeats in order.
         failed: Failed attempts, also of repeats that succeeded later.
         notes: What was set aside and why.
-        problems: Files that could not be read.
+        problems: Files that could not be read or hold what must not be trusted.
     """
 
     root: Path
@@ -161,6 +161,11 @@ class Sweep:
         if self.manifest is not None:
             return self.manifest.baseline
         return "vanilla" if any(cell.arm == "vanilla" for cell in self.cells) else None
+
+    def name_problem(self, problem: str) -> None:
+        """Add what could not be read to `problems`; what several tables meet is named once."""
+        if problem not in self.problems:
+            self.problems.append(problem)
 
     def points(self) -> dict[Point, list[CellKey]]:
         """Cells by grid point, baseline first."""

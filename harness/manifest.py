@@ -1,15 +1,16 @@
 """`sweep.json`: which cells a sweep means to run, so that holes can be seen without its configuration."""
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from harness.config.validate import MAX_REPEATS
 from harness.errors import ResultFormatError
 from harness.plan import Plan, fidelity_of
-from harness.store import write_json_atomic
+from harness.schema import Count
+from harness.store import first_problem, read_json, write_json_atomic
 
 __all__ = ["Manifest", "PlannedCell", "read_manifest", "write_manifest"]
 
@@ -19,15 +20,15 @@ _NAME = "sweep.json"
 class PlannedCell(BaseModel):
     """One cell of the plan."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     cell_id: str
     model: str
     workload: str
     arm: str
-    batch_size: int
-    temperature: float
-    num_prompts: int
+    batch_size: Count
+    temperature: Annotated[float, Field(ge=0)]
+    num_prompts: Count
     segments: list[str]
 
 
@@ -39,11 +40,22 @@ class Manifest(BaseModel):
     schema_version: Literal[1] = 1
     name: str
     baseline: str
-    repeats: int
+    repeats: Annotated[int, Field(ge=1, le=MAX_REPEATS)]
     fidelity: str
     overrides: list[str]
     created_utc: str
     cells: list[PlannedCell]
+
+    @field_validator("cells")
+    @classmethod
+    def _cells_are_planned_once(cls, cells: list[PlannedCell]) -> list[PlannedCell]:
+        for what, names in (
+            ("cells", [cell.cell_id for cell in cells]),
+            *((f"segments of cell {cell.cell_id}", cell.segments) for cell in cells),
+        ):
+            if len(set(names)) < len(names):
+                raise ValueError(f"{what} must be named once, got {', '.join(names)}")
+        return cells
 
 
 def write_manifest(folder: Path, plan: Plan) -> Manifest:
@@ -90,6 +102,6 @@ def read_manifest(folder: Path) -> Manifest | None:
     if not path.exists():
         return None
     try:
-        return Manifest.model_validate(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, ValidationError) as error:
-        raise ResultFormatError(f"{path}: not readable as a sweep's plan ({str(error).splitlines()[0]}).") from error
+        return Manifest.model_validate(read_json(path))
+    except ValidationError as error:
+        raise ResultFormatError(f"{path}: not readable as a sweep's plan ({first_problem(error)}).") from error

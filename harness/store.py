@@ -10,9 +10,11 @@ import os
 import re
 import shutil
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import zstandard
 from pydantic import ValidationError
@@ -20,7 +22,7 @@ from pydantic import ValidationError
 from harness.errors import ResultFormatError
 from harness.schema import SCHEMA_VERSION, Record, RequestRecord, Status
 
-__all__ = ["Loaded", "Store", "read_record", "read_requests", "write_json_atomic"]
+__all__ = ["Loaded", "Store", "first_problem", "read_json", "read_record", "read_requests", "write_json_atomic"]
 
 _STAGING = ".incomplete"
 _REPEAT = re.compile(r"r(\d+)(?:-a(\d+))?")
@@ -135,10 +137,7 @@ def read_record(path: Path) -> Record:
     Raises:
         ResultFormatError: The file is not a record, or a newer harness wrote it.
     """
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ResultFormatError(f"{path}: not readable as JSON ({error}).") from error
+    raw = read_json(path)
     version = raw.get("schema_version") if isinstance(raw, dict) else None
     if isinstance(version, int) and version > SCHEMA_VERSION:
         raise ResultFormatError(
@@ -147,11 +146,28 @@ def read_record(path: Path) -> Record:
     try:
         return Record.model_validate(raw)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ResultFormatError(
-            f"{path}: not a valid record: {where or 'the file'}: {first['msg']} ({error.error_count()} problems)."
-        ) from error
+        raise ResultFormatError(f"{path}: not a valid record: {first_problem(error)}.") from error
+
+
+def read_json(path: Path) -> Any:
+    """Read a file of results.
+
+    Raises:
+        ResultFormatError: It cannot be read, is no JSON, or holds text that no report could show.
+    """
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(raw, ensure_ascii=False).encode()  # half a surrogate pair passes as an escape, and no file takes it
+    except (OSError, ValueError, RecursionError) as error:
+        raise ResultFormatError(f"{path}: not readable as JSON ({error}).") from error
+    return raw
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first field that breaks its rule, and how many do."""
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"{where or 'the file'}: {first['msg'].removeprefix('Value error, ')} ({error.error_count()} problems)"
 
 
 def write_json_atomic(path: Path, value: object) -> None:
@@ -174,19 +190,45 @@ def write_requests(path: Path, requests: Iterable[RequestRecord]) -> None:
         os.fsync(file.fileno())
 
 
-def read_requests(path: Path) -> list[RequestRecord]:
+def read_requests(path: Path, record: Record | None = None) -> list[RequestRecord]:
     """Read `requests.jsonl.zst`.
 
+    Args:
+        path: The file.
+        record: The repeat it belongs to; every segment must have as many requests as the record counts. Null checks
+            nothing, for a repeat that failed midway.
+
     Raises:
-        ResultFormatError: The file is missing, cut short or not of this schema.
+        ResultFormatError: The file is missing, cut short, not of this schema, or not of this record.
     """
     try:
         # one frame with its size in the header: a file cut short does not decompress
         text = zstandard.ZstdDecompressor().decompress(path.read_bytes()).decode("utf-8")
         # not splitlines(): model output may hold U+2028, which JSON leaves as it is
-        return [RequestRecord.model_validate_json(line) for line in text.split("\n") if line]
-    except (OSError, ValueError, zstandard.ZstdError) as error:
+        requests = [RequestRecord.model_validate_json(line) for line in text.split("\n") if line]
+    except (OSError, ValueError, MemoryError, zstandard.ZstdError) as error:
         raise ResultFormatError(f"{path}: not readable as request records ({error}).") from error
+    if record is not None and (problem := _not_of_record(requests, record)):
+        raise ResultFormatError(f"{path}: {problem}.")
+    return requests
+
+
+def _not_of_record(requests: list[RequestRecord], record: Record) -> str | None:
+    """What requests and counters of one repeat do not agree on, or null."""
+    found = Counter(request.segment for request in requests)
+    completed = Counter(request.segment for request in requests if request.success)
+    for s in record.segments:
+        if (found.pop(s.name, 0), completed[s.name]) != (s.num_prompts, s.num_completed):
+            held = sum(request.segment == s.name for request in requests)
+            return (
+                f"holds {held} requests of segment {s.name}, {completed[s.name]} of them completed, and its record "
+                f"counts {s.num_prompts} and {s.num_completed}"
+            )
+    if found:
+        return f"holds requests of segment {next(iter(found))}, which its record does not have"
+    if len({(request.segment, request.index) for request in requests}) < len(requests):
+        return "holds a request twice"
+    return None
 
 
 def _sync_dir(path: Path) -> None:

@@ -1,10 +1,11 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from harness.errors import ResultFormatError
-from harness.schema import Status
+from harness.schema import RequestRecord, Status
 from harness.store import Store, read_record, read_requests, write_json_atomic, write_requests
 from tests.harness.records import record, request, segment
 
@@ -85,6 +86,30 @@ def test_invalid_record_names_the_field(store: Store) -> None:
         read_record(path)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "part"),
+    [
+        ('"num_output_tokens": 400', '"num_output_tokens": -5', "segments.0.num_output_tokens: .* greater than"),
+        ('"num_output_tokens": 400', f'"num_output_tokens": {10**400}', "segments.0.num_output_tokens"),
+        ('"arm": {', '"arm": "x", "was": {', "config: arm must hold settings by name, got 'x'"),
+        ('"label": "n-gram"', '"label": ' + 100_000 * "[", "not readable as JSON"),
+        ('"label": "n-gram"', '"label": "\\ud800"', "surrogates not allowed"),
+    ],
+    ids=["negative", "huge", "group", "deep", "half a surrogate pair"],
+)
+def test_damaged_record_is_named_and_the_others_are_read(store: Store, old: str, new: str, part: str) -> None:
+    _commit(store)
+    bad = _commit(store, repeat=1) / "record.json"
+    text = bad.read_text(encoding="utf-8")
+    assert old in text
+    bad.write_text(text.replace(old, new, 1), encoding="utf-8")
+    loaded = store.load()
+    assert [record.repeat for record in loaded.records] == [0]
+    (problem,) = loaded.problems
+    assert problem.startswith(f"{bad}: ")
+    assert re.search(part, problem)
+
+
 def test_json_with_nan_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     with pytest.raises(ValueError, match="JSON"):
@@ -104,3 +129,33 @@ def test_cut_request_file_is_an_error(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(ResultFormatError, match="requests"):
         read_requests(path)
+
+
+@pytest.mark.parametrize(
+    ("requests", "part"),
+    [
+        ([], "holds 0 requests of segment edits 10-15%, 0 of them completed, and its record counts 4 and 4"),
+        ([request(i) for i in range(3)], "holds 3 requests"),
+        ([request(i) for i in range(5)], "holds 5 requests"),
+        ([request(i, success=i > 0) for i in range(4)], "3 of them completed"),
+        ([request(i) for i in (0, 1, 2, 2)], "holds a request twice"),
+        ([*map(request, range(4)), request(4, segment="chat")], "segment chat, which its record does not have"),
+    ],
+    ids=["none", "cut", "more", "failed", "twice", "other segment"],
+)
+def test_requests_that_the_record_does_not_count_are_an_error(
+    tmp_path: Path, requests: list[RequestRecord], part: str
+) -> None:
+    path = tmp_path / "requests.jsonl.zst"
+    write_requests(path, requests)
+    assert read_requests(path) == requests
+    with pytest.raises(ResultFormatError, match=part) as caught:
+        read_requests(path, record(segment()))
+    assert str(path) in str(caught.value)
+
+
+def test_requests_that_the_record_counts_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "requests.jsonl.zst"
+    requests = [request(i, success=i < 3) for i in range(4)]
+    write_requests(path, requests)
+    assert read_requests(path, record(segment(num_completed=3, num_failed=1))) == requests
