@@ -22,6 +22,7 @@ __all__ = ["validate"]
 # Far beyond any use: a mistyped number must not fill the memory.
 MAX_REPEATS = 1000
 MAX_PROMPTS = 1_000_000
+MAX_SEED = 2**31
 
 
 def validate(grid: Grid) -> None:
@@ -30,7 +31,8 @@ def validate(grid: Grid) -> None:
     Raises:
         ConfigError: Lists each value that breaks its rule, with its dotted key and a remedy.
     """
-    problems = [*_sweep(grid.sweep, [arm.name for arm in grid.arms]), *_engine(grid.sweep.engine)]
+    is_typed = any(text.lstrip("+").startswith("baseline=") for text in grid.overrides)
+    problems = [*_sweep(grid.sweep, [arm.name for arm in grid.arms], is_typed=is_typed), *_engine(grid.sweep.engine)]
     problems += _client(grid.sweep.client)
     for group, points in (("model", grid.models), ("workload", grid.workloads), ("arm", grid.arms)):
         names = [point.name for point in points]
@@ -46,7 +48,7 @@ def validate(grid: Grid) -> None:
         raise ConfigError(problems)
 
 
-def _sweep(sweep: SweepConfig, arms: list[str]) -> Iterator[str]:
+def _sweep(sweep: SweepConfig, arms: list[str], *, is_typed: bool) -> Iterator[str]:
     for size in sweep.batch_sizes:
         if size < 1:
             yield f"batch_sizes must hold positive integers, got {size}. Write for example batch_sizes=[4,32]."
@@ -62,6 +64,11 @@ def _sweep(sweep: SweepConfig, arms: list[str]) -> Iterator[str]:
     known = sorted({*arms, *known_options("arm")})
     if sweep.baseline not in known:
         yield f"baseline must name an arm, got {sweep.baseline!r}. Known: {', '.join(known)}."
+    elif is_typed and sweep.baseline not in arms:
+        # the default and an experiment's own may be missing: a part of the arms can run alone, into the same folder
+        yield f"baseline must be one of the sweep's arms, got {sweep.baseline!r}. Its arms: {', '.join(arms)}."
+    if not 0 <= sweep.seed <= MAX_SEED:
+        yield f"seed must lie in [0, {MAX_SEED}], got {sweep.seed}. The client's generators take no other."
     for key in ("num_gpus", "num_cpus", "max_parallel_cells"):
         limit, minimum = getattr(sweep.cluster, key), 0 if key == "num_gpus" else 1
         if limit is not None and limit < minimum:

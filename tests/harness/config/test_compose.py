@@ -92,6 +92,9 @@ def test_mistyped_top_level_key_suggests_the_right_one() -> None:
         ("engine.memory_gib=-1", ["engine.memory_gib", "got -1"]),
         ("cluster.max_parallel_cells=-1", ["cluster.max_parallel_cells", "at least 1", "got -1"]),
         ("baseline=vanila", ["baseline", "'vanila'", "ngram", "vanilla"]),
+        ("baseline=ngram", ["baseline must be one of the sweep's arms", "'ngram'", "Its arms: vanilla."]),
+        ("seed=-1", ["seed must lie in [0, ", "got -1"]),
+        ("seed=4294967296", ["seed must lie in [0, ", "got 4294967296"]),
         ("arm=null", ["arm must be the name of one file", "got null"]),
         ("model=[qwen3-4b,smollm2-135m]", ["model must be the name of one file", "qwen3-8b"]),
         ("arm.policy=proposed", ["arm.policy", "hybrid only"]),
@@ -115,6 +118,15 @@ def test_bad_value_names_key_value_and_rule(override: str, parts: list[str]) -> 
     message = _error(override)
     for part in parts:
         assert part in message
+
+
+def test_baseline_that_is_none_of_an_experiments_arms_is_refused() -> None:
+    message = _error("+exp=chat", "scale=smoke", "baseline=vanilla")
+    assert message == "baseline must be one of the sweep's arms, got 'vanilla'. Its arms: dspark, hybrid."
+
+
+def test_arms_of_an_experiment_can_run_without_its_baseline() -> None:
+    validate(compose_grid(["+exp=chat", "scale=smoke", "arms=[hybrid]"]))
 
 
 def test_choice_that_the_experiments_axis_replaces_is_refused() -> None:
