@@ -24,6 +24,9 @@ __all__ = ["Staleness", "cost_curves", "pick_budgets", "staleness"]
 _CHUNK_SLOTS = 2_000_000
 """Slots sized at once."""
 
+_NOT_A_MODEL = (KeyError, TypeError, ValueError, OverflowError)
+"""What numpy and the cost model raise over fields that are missing or wrong."""
+
 Floats = NDArray[np.float64]
 Curves = Callable[[pd.DataFrame], Floats]
 
@@ -137,17 +140,29 @@ def cost_curves(costs: Mapping[str, Any]) -> Curves:
     """C(b) of each step, from what the recorder kept of the cost model.
 
     Raises:
-        ResultFormatError: Neither of the two kinds, or fields are missing.
+        ResultFormatError: Neither of the two kinds, or fields are missing or wrong; the curves raise it for a step
+            that the cost model does not reach.
     """
     kind = costs.get("cost_model")
+    makers = {"paper": _paper, "vllm": _vllm}
+    if not isinstance(kind, str) or kind not in makers:
+        shown = json.dumps(kind) if kind is None or isinstance(kind, str) else type(kind).__name__
+        raise ResultFormatError(f"step records: cost_model must be paper or vllm, got {shown}.")
     try:
-        if kind == "paper":
-            return _paper(costs)
-        if kind == "vllm":
-            return _vllm(costs)
-    except (KeyError, TypeError, ValueError) as error:
+        unchecked = makers[kind](costs)
+    except _NOT_A_MODEL as error:
         raise ResultFormatError(f"step records: the {kind} cost model is not complete ({error}).") from error
-    raise ResultFormatError(f"step records: cost_model must be paper or vllm, got {json.dumps(kind)}.")
+
+    def curves(frame: pd.DataFrame) -> Floats:
+        try:
+            values = unchecked(frame)
+        except _NOT_A_MODEL as error:
+            raise ResultFormatError(f"step records: the {kind} cost model is not complete ({error}).") from error
+        if not (np.isfinite(values) & (values > 0)).all():
+            raise ResultFormatError(f"step records: the {kind} cost model gives a step no positive time.")
+        return values
+
+    return curves
 
 
 def _paper(costs: Mapping[str, Any]) -> Curves:
@@ -172,8 +187,14 @@ def _paper(costs: Mapping[str, Any]) -> Curves:
 
 def _vllm(costs: Mapping[str, Any]) -> Curves:
     draft, verify = np.array(costs["draft_ms"], float), np.array(costs["verify_ms"], float)
+    if draft.ndim != 1 or verify.ndim != 1:
+        raise ValueError("draft_ms and verify_ms must be lists of numbers")
 
     def curves(frame: pd.DataFrame) -> Floats:
+        needed = int(frame["num_requests"].max()), int((frame["num_other_tokens"] + frame["max_slots"]).max())
+        for name, values, largest in zip(("draft_ms", "verify_ms"), (draft, verify), needed, strict=True):
+            if largest >= len(values):
+                raise ValueError(f"{name} has {len(values)} values and a step needs {largest + 1}")
         # beyond the table lies beyond max_slots, where no budget is looked at
         slots = np.arange(_num_slots(frame) + 1)
         tokens = np.minimum(frame["num_other_tokens"].to_numpy()[:, None] + slots, len(verify) - 1)

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from harness.errors import ResultFormatError
@@ -23,6 +24,17 @@ SCALARS = (
 )
 _PER_REQUEST = ("scheduled", "num_passes", "source", "length")
 _PER_SLOT = ("stale", "fresh")
+_TYPES = pa.schema(
+    [
+        *((name, pa.float64() if name in ("goodput", "slot_price") else pa.int64()) for name in SCALARS),
+        *((name, pa.list_(pa.int16() if name == "scheduled" else pa.int8())) for name in _PER_REQUEST),
+        *((name, pa.list_(pa.float32())) for name in _PER_SLOT),
+    ]
+)
+_MAX_SLOTS = 127
+"""A chain's length is kept in a byte."""
+_MOST = 10**12
+"""Far beyond any step: a damaged number must not overflow a sum."""
 _NGRAM = 1
 
 
@@ -50,11 +62,13 @@ class Steps:
             fresh: float32[R, L], survivals that the slots were allocated by.
         num_slots_per_request: L.
         costs: The cost model that sized the budgets, by its own names; `cost_model` among them is its kind.
+        folder: The record's folder.
     """
 
     frame: pd.DataFrame
     num_slots_per_request: int
     costs: dict[str, Any] = field(default_factory=dict)
+    folder: Path = Path()
 
 
 @dataclass(kw_only=True, slots=True)
@@ -95,24 +109,23 @@ def load_steps(folder: Path, record: Record, *, segments: Iterable[str] | None =
         Null if the repeat kept none.
 
     Raises:
-        ResultFormatError: A part is missing or not readable, or parts do not fit together.
+        ResultFormatError: A part is missing, not readable or contradicts itself, or parts do not fit together.
     """
     wanted = None if segments is None else set(segments)
-    tables = [
+    parts = [
         (segment.name, _read(folder / name))
         for segment in record.segments
         if wanted is None or segment.name in wanted
         for name in _names(segment)
     ]
-    if not tables:
+    if not parts:
         return None
-    metadata = {key: {table.schema.metadata[key] for _, table in tables} for key in (b"num_slots", b"costs")}
-    if any(len(values) > 1 for values in metadata.values()):
+    _, first = parts[0]
+    if any((part.num_slots, part.costs) != (first.num_slots, first.costs) for _, part in parts):
         raise ResultFormatError(f"{folder}: its step records come from servers with different slots or cost models.")
-    num_slots = int(metadata[b"num_slots"].pop())
-    frame = pd.concat([_frame(table, num_slots).assign(segment=name) for name, table in tables], ignore_index=True)
+    frame = pd.concat([part.frame.assign(segment=name) for name, part in parts], ignore_index=True)
     columns = ["segment", *SCALARS, *_PER_REQUEST, *_PER_SLOT]
-    return Steps(frame=frame[columns], num_slots_per_request=num_slots, costs=json.loads(metadata[b"costs"].pop()))
+    return Steps(frame=frame[columns], num_slots_per_request=first.num_slots, costs=first.costs, folder=folder)
 
 
 def summarise_steps(steps: Steps) -> StepSummary:
@@ -136,16 +149,74 @@ def _names(segment: Segment) -> list[str]:
     return sorted(segment.step_files)
 
 
-def _read(path: Path) -> pa.Table:
+@dataclass(kw_only=True, slots=True)
+class _Part:
+    """One file."""
+
+    frame: pd.DataFrame
+    num_slots: int
+    costs: dict[str, Any]
+
+
+def _read(path: Path) -> _Part:
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
         raise ResultFormatError(f"{path}: not readable as step records ({error}).") from error
-    missing = {*SCALARS, *_PER_REQUEST, *_PER_SLOT} - set(table.column_names)
-    missing |= {key.decode() for key in (b"num_slots", b"costs") if key not in (table.schema.metadata or {})}
+    metadata = table.schema.metadata or {}
+    missing = {*_TYPES.names} - set(table.column_names)
+    missing |= {key.decode() for key in (b"num_slots", b"costs") if key not in metadata}
     if missing:
         raise ResultFormatError(f"{path}: not step records of this harness: {', '.join(sorted(missing))} missing.")
-    return table
+    try:
+        table = table.select(_TYPES.names).cast(_TYPES)
+    except pa.ArrowException as error:
+        raise ResultFormatError(f"{path}: not readable as step records ({error}).") from error
+    num_slots, costs = _metadata(path, metadata)
+    if problem := _contradiction(table, num_slots):
+        raise ResultFormatError(f"{path}: not step records of this harness: {problem}.")
+    return _Part(frame=_frame(table, num_slots), num_slots=num_slots, costs=costs)
+
+
+def _metadata(path: Path, metadata: Mapping[bytes, bytes]) -> tuple[int, dict[str, Any]]:
+    """L and the cost model."""
+    texts = [metadata[key].decode("utf-8", "replace") for key in (b"num_slots", b"costs")]
+    if not texts[0].isdecimal() or not 1 <= int(texts[0][:9]) <= _MAX_SLOTS:
+        raise ResultFormatError(f"{path}: num_slots must lie in [1, {_MAX_SLOTS}], got {texts[0]:.60}.")
+    try:
+        costs = json.loads(texts[1])
+    except (ValueError, RecursionError):
+        costs = None
+    if not isinstance(costs, dict):
+        raise ResultFormatError(f"{path}: costs must hold the cost model's fields by name, got {texts[1]:.60}.")
+    return int(texts[0]), costs
+
+
+def _contradiction(table: pa.Table, num_slots: int) -> str | None:
+    """What no recorder writes: an empty or impossible field, or lists of another length than their step."""
+    ranges = {"num_requests": (1, _MOST), "num_sampling": (1, _MOST), "scheduled": (0, num_slots)}
+    ranges |= {"num_passes": (0, 2), "source": (-1, _NGRAM), "length": (-1, num_slots)}
+    for name in _TYPES.names:
+        column = table.column(name)
+        values = column if name in SCALARS else pc.list_flatten(column)
+        if column.null_count or values.null_count:
+            return f"{name} has empty fields"
+        numbers = values.to_numpy()
+        low, high = ranges.get(name, (0, _MOST))
+        outside = numbers[~((numbers >= low) & (numbers <= high))]  # NaN lies outside too
+        if len(outside):
+            return f"{name} must lie in [{low}, {high}], got {outside[0]}"
+    num_requests = table.column("num_requests").to_numpy()
+    for name, per_request in (*((name, 1) for name in _PER_REQUEST), *((name, num_slots) for name in _PER_SLOT)):
+        lengths = pc.list_value_length(table.column(name)).to_numpy()
+        wrong = np.flatnonzero(lengths != num_requests * per_request)
+        if len(wrong):
+            have, should = lengths[wrong[0]], num_requests[wrong[0]] * per_request
+            return f"{name} has {have} values in a step of {num_requests[wrong[0]]} requests, which has {should}"
+    for name in ("max_slots", "num_slots"):
+        if (table.column(name).to_numpy() > num_requests * num_slots).any():
+            return f"{name} is more than all slots of its step"
+    return None
 
 
 def _frame(table: pa.Table, num_slots: int) -> pd.DataFrame:

@@ -8,9 +8,9 @@ experiments that show them, in `fits/<model>` beside the sweep.
 import csv
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from analysis import paper
 from analysis.exhibits.arms import ABLATIONS
@@ -23,12 +23,15 @@ from analysis.tables.table import Column, Entry, Table
 
 __all__ = ["NEEDS", "ablation_figure", "figure_4", "table_5", "table_7"]
 
+_Row = TypeVar("_Row")
+
 FOLDER = "fits"
 NEEDS = (
     f"a fit on the target's own outputs (python -m harness fit) in {FOLDER}/<model> beside or inside the sweep's folder"
 )
 
-_BETA = tuple(f"beta_{k}" for k in range(1, 16))
+_NUM_POSITIONS = 15
+_BETA = tuple(f"beta_{k}" for k in range(1, _NUM_POSITIONS + 1))
 _REST = ("w_first", "w_rest", "delta", "l_first", "l_rest", "kappa_first", "kappa_rest")
 _FULL = "equation_1"
 _EXPERIMENTS = ("calibration", "ablation", "estimator_ladder")
@@ -114,15 +117,13 @@ def figure_4(evidence: Evidence, folder: Path) -> Made:
     for model, fit in _folders(evidence).items():
         path = fit / "acceptance_by_group.csv"
         series: dict[str, list[Entry]] = {}
-        for line in _read(evidence, path, ("group", "steps", "position", "graded", "accepted")):
-            label = f"{line['group']} ({int(line['steps']):,} steps)"
-            curve = series.setdefault(label, [None] * 15)
-            curve[int(line["position"]) - 1] = proportion(int(line["accepted"]), int(line["graded"]))
+        for label, position, value in _read(evidence, path, _graded):
+            series.setdefault(label, [None] * _NUM_POSITIONS)[position - 1] = value
         if not series:
             continue
         panel = Panel(
             title=paper.model_name(model),
-            x_labels=[str(k) for k in range(1, 16)],
+            x_labels=[str(k) for k in range(1, _NUM_POSITIONS + 1)],
             series=series,
             x_label="draft position",
             y_label="Conditional acceptance",
@@ -145,7 +146,8 @@ def figure_4(evidence: Evidence, folder: Path) -> Made:
 
 def ablation_figure(evidence: Evidence, folder: Path) -> Made:
     """Figure 6: throughput with one component removed, and the calibration lost with one feature removed."""
-    panels = [*_throughput_panels(evidence), *_log_loss_panels(evidence)]
+    throughput = _throughput_panels(evidence)
+    panels = [*throughput, *_log_loss_panels(evidence)]
     if not panels:
         return Made()
     labels = list(dict.fromkeys(key for panel in panels for key in panel.series))
@@ -162,6 +164,7 @@ def ablation_figure(evidence: Evidence, folder: Path) -> Made:
         labels=labels,
         num_columns=2,
         share_y=False,
+        warn=bool(throughput),
     )
     return Made(figures=[figure])
 
@@ -186,12 +189,7 @@ def _throughput_panels(evidence: Evidence) -> list[Panel]:
 def _log_loss_panels(evidence: Evidence) -> list[Panel]:
     panels = []
     for model, fit in _folders(evidence).items():
-        lines = _read(evidence, fit / "estimators.csv", ("kind", "estimator", "increase_over_equation_1"))
-        increase = {
-            ABLATIONS[f"hybrid_{line['estimator']}"]: float(line["increase_over_equation_1"])
-            for line in lines
-            if line["kind"] == "ablation" and f"hybrid_{line['estimator']}" in ABLATIONS
-        }
+        increase = dict(_read(evidence, fit / "estimators.csv", _increase))
         if increase:
             panels.append(
                 Panel(
@@ -219,10 +217,10 @@ def _folders(evidence: Evidence) -> dict[str, Path]:
             raw = _json(evidence, path)
             if model in found or model not in models or raw is None:
                 continue
-            fidelity = raw.get("provenance", {}).get("fidelity")
+            provenance = raw.get("provenance")
+            fidelity = provenance.get("fidelity") if isinstance(provenance, dict) else None
             if fidelity != evidence.fidelity:
-                _name_problem(
-                    evidence,
+                evidence.sweep.name_problem(
                     f"{path.parent}: a fit of fidelity {fidelity}, this sweep's is {evidence.fidelity}; left out.",
                 )
                 continue
@@ -244,8 +242,8 @@ def _fits(evidence: Evidence) -> dict[tuple[str, str], Mapping[str, float]]:
                 values = dict(zip(_BETA, map(float, raw["beta"]), strict=True)) | {k: float(raw[k]) for k in _REST}
                 if not all(map(math.isfinite, values.values())):
                     raise ValueError("a value is not finite")
-            except (ValueError, KeyError, TypeError) as error:
-                _name_problem(evidence, f"{path}: not readable as coefficients ({error!r}).")
+            except (ValueError, KeyError, TypeError, OverflowError) as error:
+                evidence.sweep.name_problem(f"{path}: not readable as coefficients ({error!r}).")
                 continue
             found[model, terms] = values
     return found
@@ -254,28 +252,45 @@ def _fits(evidence: Evidence) -> dict[tuple[str, str], Mapping[str, float]]:
 def _json(evidence: Evidence, path: Path) -> dict[str, Any] | None:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        _name_problem(evidence, f"{path}: not readable as coefficients ({error}).")
+        if not isinstance(raw, dict):
+            raise ValueError("it holds no fields by name")
+    except (OSError, ValueError, RecursionError) as error:
+        evidence.sweep.name_problem(f"{path}: not readable as coefficients ({error}).")
         return None
-    return raw if isinstance(raw, dict) else None
+    return raw
 
 
-def _read(evidence: Evidence, path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
+def _read(evidence: Evidence, path: Path, parse: Callable[[dict[str, str]], _Row | None]) -> list[_Row]:
+    """Rows of a CSV file that the figure shows; none where one of them cannot be read, which is a problem."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            lines = list(csv.DictReader(file))
+            return [row for line in csv.DictReader(file) if (row := parse(line)) is not None]
     except (OSError, ValueError, csv.Error) as error:
-        _name_problem(evidence, f"{path}: not readable ({error}).")
-        return []
-    if lines and (missing := set(columns) - lines[0].keys()):
-        _name_problem(evidence, f"{path}: the columns {', '.join(sorted(missing))} are missing.")
-        return []
-    return lines
+        evidence.sweep.name_problem(f"{path}: not readable ({error}).")
+    except KeyError as error:
+        evidence.sweep.name_problem(f"{path}: the column {error.args[0]} is missing.")
+    except (TypeError, OverflowError) as error:
+        evidence.sweep.name_problem(f"{path}: a row is cut short or no number ({error}).")
+    return []
 
 
-def _name_problem(evidence: Evidence, problem: str) -> None:
-    if problem not in evidence.sweep.problems:
-        evidence.sweep.problems.append(problem)
+def _graded(line: dict[str, str]) -> tuple[str, int, Entry]:
+    """Label of the group, draft position from 1, and the share accepted there."""
+    position, accepted, graded = int(line["position"]), int(line["accepted"]), int(line["graded"])
+    if not 1 <= position <= _NUM_POSITIONS or not 0 <= accepted <= graded:
+        raise ValueError(f"{accepted} of {graded} accepted at position {position}")
+    return f"{line['group']} ({int(line['steps']):,} steps)", position, proportion(accepted, graded)
+
+
+def _increase(line: dict[str, str]) -> tuple[str, float] | None:
+    """What an ablation lacks, and the log-loss that this adds."""
+    arm = f"hybrid_{line['estimator']}"
+    if line["kind"] != "ablation" or arm not in ABLATIONS:
+        return None
+    added = float(line["increase_over_equation_1"])
+    if not math.isfinite(added):
+        raise ValueError(f"increase_over_equation_1 of {line['estimator']} is {added}")
+    return ABLATIONS[arm], added
 
 
 def _symbol(name: str) -> str:

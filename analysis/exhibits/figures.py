@@ -326,9 +326,18 @@ def _acceptance_by_position(evidence: Evidence, cell: CellResult) -> list[Entry]
     drafts = 0
     accepted: list[int] = []
     for repeat in evidence.sweep.repeats[cell.key.cell_id]:
-        for segment in evidence.sweep.records[cell.key.cell_id, repeat].segments:
+        key = (cell.key.cell_id, repeat)
+        for segment in evidence.sweep.records[key].segments:
             counts = segment.num_accepted_tokens_per_position
             if counts is None or segment.num_drafts is None:
+                continue
+            falls = all(a >= b for a, b in pairwise([segment.num_drafts, *counts]))
+            if not falls or len(counts) != len(accepted or counts):
+                evidence.sweep.name_problem(
+                    f"{evidence.sweep.paths[key]}: num_accepted_tokens_per_position of segment {segment.name} must "
+                    f"fall from num_drafts={segment.num_drafts} and be as long as in the other segments, got {counts}; "
+                    "left out of Figure 2."
+                )
                 continue
             drafts += segment.num_drafts
             accepted = [a + b for a, b in zip(accepted or [0] * len(counts), counts, strict=True)]

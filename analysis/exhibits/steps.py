@@ -193,31 +193,47 @@ def _segments(cell: CellResult) -> list[tuple[str, str]]:
 
 def _steps(evidence: Evidence, cell: CellResult, segment: str) -> Iterator[Steps]:
     """Step records of each repeat; unreadable ones are named once in the sweep's problems."""
+    num_slots = None
     for repeat in evidence.sweep.repeats[cell.key.cell_id]:
         key = (cell.key.cell_id, repeat)
         wanted = None if segment == POOLED else [segment]
         try:
             steps = load_steps(evidence.sweep.paths[key], evidence.sweep.records[key], segments=wanted)
         except ResultFormatError as error:
-            if str(error) not in evidence.sweep.problems:
-                evidence.sweep.problems.append(str(error))
+            evidence.sweep.name_problem(str(error))
             continue
-        if steps is not None:
-            yield steps
+        if steps is None:
+            continue
+        num_slots = num_slots or steps.num_slots_per_request
+        if steps.num_slots_per_request != num_slots:
+            evidence.sweep.name_problem(
+                f"{steps.folder}: its step records have {steps.num_slots_per_request} slots a request, and those of "
+                f"an earlier repeat {num_slots}; left out."
+            )
+            continue
+        yield steps
 
 
 def _analyse(evidence: Evidence, cell: CellResult, segment: str) -> tuple[list[Staleness], int, str]:
+    """Each repeat's quantities, their steps, and why a repeat has none; what must not be trusted is a problem."""
     found, reason = [], "no full-batch step was recorded"
     for steps in _steps(evidence, cell, segment):
         try:
             result = staleness(steps)
         except ResultFormatError as error:
-            reason = str(error)
+            reason = f"{steps.folder}: {error}"
+            evidence.sweep.name_problem(reason)
             continue
         if result is None:
             reason = "too few steps with survivals of the step before"
-        else:
-            found.append(result)
+            continue
+        found.append(result)
+        if result.reproduced != 1:
+            num_other = round((1 - result.reproduced) * result.num_steps)
+            evidence.sweep.name_problem(
+                f"{steps.folder}: {num_other} of {result.num_steps} recorded budgets (segment {segment}) are not what "
+                "the engine's rule picks from the recorded survivals; Table 16 must not be trusted.",
+            )
     return found, sum(s.num_steps for s in found), reason
 
 

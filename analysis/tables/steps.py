@@ -43,6 +43,7 @@ def steps_table(sweep: Sweep, cells: list[CellResult], fidelity: str | None) -> 
             except ResultFormatError as error:
                 reason = str(error)
                 table.notes.append(f"Left out: {error}")
+                sweep.name_problem(reason)
                 continue
             if steps is not None:
                 total, n = total + summarise_steps(steps), n + 1

@@ -22,6 +22,8 @@ def run(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     folder = Path(args.sweep)
     check_sweep(folder)
+    if args.seed < 0:
+        raise ConfigError(f"--seed must be at least 0, got {args.seed}. 0 is the default.")
     # Layers: the harness does not depend on the analysis; only this command hands over to it.
     from analysis.report import print_headline, write_report
 
