@@ -167,6 +167,7 @@ def _compare(evidence: Evidence, about: _Comparison, arms: list[str], over: str,
             for arm in evidence.arms(p, arms):
                 table.rows.append(_row(evidence, p, arm, over, segment, shown))
                 found[p.model, shown, p.batch_size, arm] = table.rows[-1]["ratio"]
+    table.notes.append(repeats_note(table))
     models = inverse(paper.MODELS)
     twins = []
     for line in paper.rows("claims") if about.claims else ():

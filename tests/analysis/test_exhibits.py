@@ -190,6 +190,15 @@ def test_one_arm_over_its_relative(make: Any, arm: str, over: str, label: str, t
     assert table.label == label
     assert _value(table.rows[0]["ratio"]) == pytest.approx(0.988)
     assert table.rows[0]["n"] == "2"
+    assert table.notes[-1] == "n = 2 repeats."
+
+
+def test_one_arm_over_its_relative_says_what_times_of_a_cpu_are(tmp_path: Path) -> None:
+    builder = Builder(tmp_path / "s", fidelity="cpu")
+    _add(builder, {"dspark": 100.0, "hybrid_never_select": 98.8})
+    builder.manifest(2, baseline="dspark")
+    (table,) = arms.overhead(_evidence(builder.root), tmp_path).tables
+    assert table.notes[-1] == "n = 2 repeats. Times are interpreted on a CPU: not comparable with GPU times."
 
 
 def test_arm_that_failed_is_a_hole_with_the_reason(tmp_path: Path) -> None:
