@@ -165,10 +165,9 @@ def read_generation(path: str | Path, *, partial: bool = False) -> Generation:
     sha256 = file_sha256(outputs) if records else ""
     generation = Generation(folder=folder, info=info, records=records, sha256=sha256)
     if not generation.complete and not partial:
-        raise WorkloadError(
-            f"{outputs}: holds {len(records)} of {info.num_requests} requests. "
-            "Run `python -m harness generate` again; it goes on with the rest."
-        )
+        is_short = len(records) + len(info.refused) < info.num_requests
+        remedy = "Run `python -m harness generate` again; it goes on with the rest" if is_short else "Generate it anew"
+        raise WorkloadError(f"{outputs}: holds {len(records)} of {info.num_requests} requests. {remedy}.")
     return generation
 
 

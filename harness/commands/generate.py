@@ -64,7 +64,7 @@ def _num_left(job: GenerationJob) -> int:
     with locked_folder(job.folder, "generation"), _writer(job) as writer:
         left = len(writer.pending)
         if not left and writer.info is not None:
-            writer.finish()  # a run may have been killed just before it
+            _finish(writer)  # a run may have been killed just before it
         return left
 
 
@@ -72,6 +72,13 @@ def _writer(job: GenerationJob) -> GenerationWriter:
     try:
         return GenerationWriter(job)
     except WorkloadError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _finish(writer: GenerationWriter) -> None:
+    try:
+        writer.finish()
+    except WorkloadError as error:  # the files were changed by something else
         raise ConfigError(str(error)) from error
 
 
@@ -91,7 +98,7 @@ def _run_job(job: GenerationJob, cluster: ClusterConfig) -> int:
         if num_left:
             _note(f"{num_left} of {total} requests are left; the same command goes on with them")
             return 1
-        writer.finish()
+        _finish(writer)
     _note(f"{total - len(refused)} outputs in {job.folder}; python -m harness buckets {job.folder}")
     return 0
 

@@ -147,7 +147,8 @@ class GenerationWriter:
     def _resume(self) -> None:
         generation = read_generation(self._job.folder, partial=True)
         self.info = generation.info
-        if generation.info.generation_id != self._job.generation_id:
+        held = (generation.info.generation_id, generation.info.num_requests)
+        if held != (self._job.generation_id, len(self._job.requests)):
             raise ConfigError(
                 f"{self._job.folder} holds outputs of another configuration ({_differences(generation.info, self._job)}"
                 "). Move it away, or choose another folder with --out."

@@ -1,9 +1,12 @@
 """A generation's files while they grow: synced line by line, resumed, never mixed with another's."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from harness.__main__ import main
 from harness.errors import ConfigError
 from harness.generate.files import GenerationWriter
 from harness.generate.job import GenerationJob, make_jobs
@@ -90,6 +93,24 @@ def test_another_model_under_the_same_name_is_refused(job: GenerationJob) -> Non
         writer.begin(MODEL)
     with GenerationWriter(job) as writer, pytest.raises(ConfigError, match="its files have changed"):
         writer.begin(MODEL | {"fingerprint": "g"})
+
+
+def test_outputs_that_do_not_add_up_are_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    module = "engine.server_module=tests.harness.fake_server"
+    job = _job(tmp_path, module)
+    records = _records(job)
+    with GenerationWriter(job) as writer:
+        writer.begin(MODEL)
+        for finished in [*records, replace(records[0], request_id="of another run")]:
+            writer.add(finished)
+    command = ["generate", "workload=sample", "workload.parts=[chat]", module, f"--out={job.folder}"]
+    assert main(command) == 2
+    expected = f"error: {job.folder / OUTPUTS_FILE}: holds 13 of 12 requests. Generate it anew.\n"
+    assert capsys.readouterr().err == expected
+    info = job.folder / INFO_FILE
+    info.write_text(json.dumps(json.loads(info.read_text()) | {"num_requests": 13}))
+    assert main(command) == 2
+    assert "another configuration (requests: 13 there, 12 now)" in capsys.readouterr().err
 
 
 def test_outputs_without_their_description_are_left_alone(job: GenerationJob) -> None:
