@@ -129,7 +129,7 @@ def _markdown_exhibits(page: Page) -> list[str]:
         lines += ["Not in these records:", ""]
         for m in page.missing:
             text = f"{m.exhibit.label}, {m.exhibit.title}: needs {m.exhibit.needs}."
-            lines.append(f"- {escape_markdown(text)} `{m.command}`")
+            lines.append(f"- {escape_markdown(text)} {', then '.join(f'`{command}`' for command in m.commands)}")
     return lines
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from analysis.exhibits.commands import commands_for
 from analysis.exhibits.evidence import Evidence
 from analysis.figures.style import FigureFile
 from analysis.paper import PaperValue
@@ -38,9 +39,11 @@ class Exhibit:
     Args:
         label: "Table 11".
         title: What it shows.
-        experiments: Experiments that give its records.
+        experiments: Experiments that give its records: all of them for the whole of it.
         needs: Which records it is made from.
         make: Makes it; what it returns is empty where there are no such records.
+        others: Experiments that give some of its records, too.
+        shows_fit: Whether it shows a fit of the estimator.
     """
 
     label: str
@@ -48,6 +51,8 @@ class Exhibit:
     experiments: tuple[str, ...]
     needs: str
     make: Callable[[Evidence, Path], Made]
+    others: tuple[str, ...] = ()
+    shows_fit: bool = False
 
 
 @dataclass(kw_only=True, slots=True, frozen=True)
@@ -65,10 +70,10 @@ class Missing:
     smoke: bool = False
 
     @property
-    def command(self) -> str:
-        """What to run."""
-        command = f"python -m harness sweep +exp={self.exhibit.experiments[0]}"
-        return f"{command} scale=smoke" if self.smoke else command
+    def commands(self) -> tuple[str, ...]:
+        """What to run, in this order."""
+        exhibit = self.exhibit
+        return commands_for(exhibit.experiments, shows_fit=exhibit.shows_fit, smoke=self.smoke)
 
 
 @dataclass(kw_only=True, slots=True, frozen=True)

@@ -25,6 +25,7 @@ EXHIBITS = (
         experiments=("calibration",),
         needs=_FIT,
         make=calibration.table_5,
+        shows_fit=True,
     ),
     Exhibit(
         label="Table 6",
@@ -39,6 +40,7 @@ EXHIBITS = (
         experiments=("calibration",),
         needs=_FIT,
         make=calibration.table_7,
+        shows_fit=True,
     ),
     Exhibit(
         label="Table 8",
@@ -50,23 +52,25 @@ EXHIBITS = (
     Exhibit(
         label="Table 10",
         title="Out of distribution for the DSpark drafter",
-        experiments=("out_of_distribution", "long_context"),
+        experiments=speedups.EXPERIMENTS_10,
         needs=speedups.NEEDS_10,
         make=speedups.table_10,
     ),
     Exhibit(
         label="Table 11",
         title="Speedup over vanilla decoding by edit distance",
-        experiments=("figure1", "nextcoder"),
+        experiments=("figure1",),
         needs=speedups.NEEDS_11,
         make=speedups.table_11,
+        others=("nextcoder",),
     ),
     Exhibit(
         label="Table 12",
         title="Speedup over DSpark by workload",
-        experiments=("editing", "nextcoder", "editbench", "chat"),
+        experiments=("editing",),
         needs=speedups.NEEDS_12,
         make=speedups.table_12,
+        others=("nextcoder", "editbench", "chat"),
     ),
     Exhibit(
         label="Table 13",
@@ -120,9 +124,10 @@ EXHIBITS = (
     Exhibit(
         label="Figure 1",
         title="Speedup over vanilla decoding by edit distance",
-        experiments=("figure1", "nextcoder"),
+        experiments=("figure1",),
         needs=speedups.NEEDS_11,
         make=figures.figure_1,
+        others=("nextcoder",),
     ),
     Exhibit(
         label="Figure 2",
@@ -137,20 +142,24 @@ EXHIBITS = (
         experiments=("calibration",),
         needs=_FIT,
         make=calibration.figure_4,
+        shows_fit=True,
     ),
     Exhibit(
         label="Figure 5",
         title="Speedup over DSpark by workload, batch size and edit distance",
-        experiments=("editing", "nextcoder"),
+        experiments=("editing",),
         needs=speedups.NEEDS_12,
         make=figures.figure_5,
+        others=("nextcoder",),
     ),
     Exhibit(
         label="Figure 6",
         title="Components of Hybrid Spark, each removed",
-        experiments=("ablation", "calibration"),
+        experiments=("ablation",),
         needs="Hybrid Spark with and without a component (left), " + _FIT + " (right)",
         make=calibration.ablation_figure,
+        others=("calibration",),
+        shows_fit=True,
     ),
     Exhibit(
         label="Figure 6 (left), values",
@@ -162,16 +171,18 @@ EXHIBITS = (
     Exhibit(
         label="Figure 7",
         title="Acceptance length per workload",
-        experiments=("editing", "chat"),
+        experiments=("editing",),
         needs=speedups.NEEDS_12,
         make=figures.figure_7,
+        others=("nextcoder", "editbench", "chat"),
     ),
     Exhibit(
         label="Figure 8",
         title="EditBench by edit distance",
-        experiments=("editbench", "editing"),
+        experiments=("editbench",),
         needs=figures.NEEDS_8,
         make=figures.figure_8,
+        others=("editing",),
     ),
     Exhibit(
         label="Figure 9",
@@ -209,6 +220,6 @@ def make_exhibits(evidence: Evidence, folder: Path) -> Exhibits:
         if made:
             result.made.append((exhibit, made))
         else:
-            asked, smoke = evidence.experiment in exhibit.experiments, evidence.fidelity == "cpu"
-            result.missing.append(Missing(exhibit=exhibit, asked=asked, smoke=smoke))
+            asked = evidence.experiment in (*exhibit.experiments, *exhibit.others)
+            result.missing.append(Missing(exhibit=exhibit, asked=asked, smoke=evidence.fidelity == "cpu"))
     return result

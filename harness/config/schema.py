@@ -272,8 +272,8 @@ class SweepConfig:
     """Seed of sampling, oversampling and order."""
     results_dir: str = _free("results")
     fits_dir: str = _free("results/fits")
-    """Where arms with a refitted estimator find `<model>/estimators/<terms>.json`, as `python -m harness fit` writes it;
-    relative to the working directory, else to the project's root."""
+    """Where arms with a refitted estimator find `<model>/estimators/<terms>.json` (`python -m harness fit`); relative
+    to the working directory, else to the project's root."""
     retry_failed: bool = _free(True)
     """A second sweep runs failed repeats again; earlier attempts stay on disk."""
     engine: EngineConfig = field(default_factory=EngineConfig)

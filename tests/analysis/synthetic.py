@@ -21,6 +21,7 @@ class SegmentSpec:
         tokens_per_request: Output tokens of a completed request.
         throughput_tok_s: Known output throughput.
         acceptance_length: Known acceptance length; null without speculation.
+        accepted_per_position: Accepted draft tokens by position.
     """
 
     name: str
@@ -31,6 +32,7 @@ class SegmentSpec:
     tokens_per_request: int = 100
     throughput_tok_s: float = 100.0
     acceptance_length: float | None = None
+    accepted_per_position: list[int] | None = None
     texts: Callable[[int], str] = lambda index: f"output {index}"
     notes: list[str] = field(default_factory=list)
 
@@ -53,6 +55,7 @@ class SegmentSpec:
             num_drafts=None if accepted is None else tokens - accepted,
             num_draft_tokens=None if accepted is None else 15 * (tokens - accepted),
             num_accepted_tokens=accepted,
+            num_accepted_tokens_per_position=self.accepted_per_position,
             notes=self.notes,
         )
 
@@ -220,3 +223,18 @@ def demo(root: Path, *, repeats: int = 2, fidelity: str = "cpu") -> Builder:
             )
     builder.manifest(repeats)
     return builder
+
+
+def write_fit(folder: Path, fidelity: str = "gpu") -> None:
+    """What the exhibits read of a fit."""
+    coefficients = {"beta": [0.1 * k for k in range(15)], "w_first": 0.1, "w_rest": 0.2, "delta": 1.2}
+    coefficients |= {"l_first": 1.0, "l_rest": 0.1, "kappa_first": 2.0, "kappa_rest": 1.8}
+    (folder / "estimators").mkdir(parents=True)
+    whole = coefficients | {"provenance": {"fidelity": fidelity}}
+    (folder / "coefficients.json").write_text(json.dumps(whole))
+    for i in range(1, 6):
+        (folder / "estimators" / f"ladder_{i}.json").write_text(json.dumps(whole | {"delta": 0.0}))
+    lines = ["group,steps,position,graded,accepted,acceptance", "n = 5,40,1,40,20,0.5", "n = 5,40,2,20,18,0.9"]
+    (folder / "acceptance_by_group.csv").write_text("\n".join(lines) + "\n")
+    lines = ["kind,estimator,increase_over_equation_1", "chosen,equation_1,0.0", "ablation,no_copy_length,0.12"]
+    (folder / "estimators.csv").write_text("\n".join(lines) + "\n")

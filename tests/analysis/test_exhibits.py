@@ -17,7 +17,7 @@ from analysis.statistics import Estimate, Ratio
 from analysis.tables.table import Hole
 from harness.manifest import Manifest
 from harness.store import read_record, write_json_atomic
-from tests.analysis.synthetic import Builder, SegmentSpec
+from tests.analysis.synthetic import Builder, SegmentSpec, write_fit
 
 BUCKETS = ("15-20", "40-45")
 
@@ -158,6 +158,20 @@ def test_table_10_has_speedups_and_acceptance_lengths(tmp_path: Path) -> None:
     assert len(made.twins[0].rows) == 3
     # out of distribution: no part of Table 12 or of the headline
     assert not speedups.table_12(evidence, tmp_path)
+
+
+def test_partial_table_10_names_the_experiment_of_each_row_that_it_lacks(tmp_path: Path) -> None:
+    place = {"model": "llama-3.1-8b", "workload": "editbench_long"}
+    builder = _sweep(tmp_path / "s", {"dspark": 100.0, "hybrid": 150.0}, **place)
+    builder.manifest(2, baseline="dspark")
+    (table,) = speedups.table_10(_evidence(builder.root), tmp_path).tables
+    workloads = ("Blazedit 5k", "Blazedit 10k", "CanItEdit", "NextCoder", "InstructCoder")
+    llama = ", ".join(f"Llama-3.1-8B on {workload}" for workload in workloads)
+    long = ", ".join(f"{model} on EditBench long context" for model in ("Qwen3-4B", "Qwen3-8B", "Gemma 4 12B"))
+    assert [note for note in table.notes if note.startswith("Not in these records")] == [
+        f"Not in these records: {llama}; python -m harness sweep +exp=out_of_distribution gives them.",
+        f"Not in these records: {long}; python -m harness sweep +exp=long_context gives them.",
+    ]
 
 
 def test_acceptance_length_of_a_bucketed_workload_is_the_mean_over_buckets(tmp_path: Path) -> None:
@@ -332,25 +346,11 @@ def test_figure_9_has_a_column_a_category(tmp_path: Path) -> None:
     assert "n = 1 repeat: no interval." in figure.caption
 
 
-def _fit(folder: Path, fidelity: str = "gpu") -> None:
-    coefficients = {"beta": [0.1 * k for k in range(15)], "w_first": 0.1, "w_rest": 0.2, "delta": 1.2}
-    coefficients |= {"l_first": 1.0, "l_rest": 0.1, "kappa_first": 2.0, "kappa_rest": 1.8}
-    (folder / "estimators").mkdir(parents=True)
-    whole = coefficients | {"provenance": {"fidelity": fidelity}}
-    (folder / "coefficients.json").write_text(json.dumps(whole))
-    for i in range(1, 6):
-        (folder / "estimators" / f"ladder_{i}.json").write_text(json.dumps(whole | {"delta": 0.0}))
-    lines = ["group,steps,position,graded,accepted,acceptance", "n = 5,40,1,40,20,0.5", "n = 5,40,2,20,18,0.9"]
-    (folder / "acceptance_by_group.csv").write_text("\n".join(lines) + "\n")
-    lines = ["kind,estimator,increase_over_equation_1", "chosen,equation_1,0.0", "ablation,no_copy_length,0.12"]
-    (folder / "estimators.csv").write_text("\n".join(lines) + "\n")
-
-
 def test_fits_beside_the_sweep_give_tables_5_and_7_and_figures_4_and_6(tmp_path: Path) -> None:
     place = {"model": "qwen3-4b", "workload": "nextcoder"}
     builder = _sweep(tmp_path / "calibration", {"ngram": 100.0, "hybrid": 100.0, "hybrid_no_contains": 97.6}, **place)
     builder.manifest(2)
-    _fit(tmp_path / "fits" / "qwen3-4b")
+    write_fit(tmp_path / "fits" / "qwen3-4b")
     evidence = _evidence(builder.root, "calibration")
     five = calibration.table_5(evidence, tmp_path)
     assert five.tables[0].rows[0]["beta_3"] == pytest.approx(0.2)
@@ -368,7 +368,7 @@ def test_fits_beside_the_sweep_give_tables_5_and_7_and_figures_4_and_6(tmp_path:
 def test_a_fit_of_another_fidelity_is_named_and_left_out(tmp_path: Path) -> None:
     builder = _sweep(tmp_path / "calibration", {"ngram": 100.0}, model="qwen3-4b", workload="nextcoder")
     builder.manifest(2)
-    _fit(tmp_path / "fits" / "qwen3-4b", fidelity="cpu")
+    write_fit(tmp_path / "fits" / "qwen3-4b", fidelity="cpu")
     evidence = _evidence(builder.root, "calibration")
     assert not calibration.table_5(evidence, tmp_path)
     assert "a fit of fidelity cpu" in evidence.sweep.problems[0]
@@ -377,7 +377,7 @@ def test_a_fit_of_another_fidelity_is_named_and_left_out(tmp_path: Path) -> None
 def test_other_sweeps_do_not_pick_up_fits_beside_them(tmp_path: Path) -> None:
     builder = _sweep(tmp_path / "figure1", {"ngram": 100.0}, model="qwen3-4b", workload="nextcoder")
     builder.manifest(2)
-    _fit(tmp_path / "fits" / "qwen3-4b")
+    write_fit(tmp_path / "fits" / "qwen3-4b")
     assert not calibration.table_5(_evidence(builder.root, "figure1"), tmp_path)
 
 

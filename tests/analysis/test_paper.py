@@ -86,10 +86,15 @@ def test_headline_ranges_are_stated_as_in_the_abstract(editing: Evidence) -> Non
 def test_what_the_records_cannot_give_is_listed_with_what_to_run(editing: Evidence, tmp_path: Path) -> None:
     exhibits = make_exhibits(editing, tmp_path)
     made = {exhibit.label for exhibit, _ in exhibits.made}
-    missing = {m.exhibit.label: m.command for m in exhibits.missing}
+    missing = {m.exhibit.label: m.commands for m in exhibits.missing}
     assert made == {"Table 12", "Figure 5", "Figure 7"}
     assert made | missing.keys() == {exhibit.label for exhibit in EXHIBITS}
-    assert missing["Table 6"] == "python -m harness sweep +exp=estimator_ladder"
+    assert missing["Table 6"] == ("python -m harness sweep +exp=estimator_ladder",)
+    assert missing["Table 10"][-2:] == (
+        "python -m harness sweep +exp=out_of_distribution",
+        "python -m harness sweep +exp=long_context",
+    )
+    assert [command.split()[3] for command in missing["Table 5"]] == ["generate", "fit", "sweep"]
     figures = [figure for _, m in exhibits.made for figure in m.figures]
     assert all(
         figure.svg.is_file() and figure.pdf.is_file() and "n = 3 repeats." in figure.caption for figure in figures

@@ -287,8 +287,13 @@ def test_records_of_several_commits_are_cautioned(tmp_path: Path) -> None:
 def test_exhibits_that_the_records_cannot_give_are_listed_with_what_to_run(complete: ReportResult) -> None:
     text = _check(complete)
     assert "Not in these records" in text
-    for command in ("figure1", "editing", "policies", "estimator_ladder", "staleness", "context_length"):
-        assert f"python -m harness sweep +exp={command} scale=smoke" in text
+    assert complete.markdown_path is not None
+    markdown = complete.markdown_path.read_text(encoding="utf-8")
+    experiments = ("figure1", "editing", "policies", "estimator_ladder", "staleness", "context_length", "long_context")
+    commands = [f"python -m harness sweep +exp={name} scale=smoke" for name in experiments]
+    for command in [*commands, "python -m harness fit results/generations/sample/smollm2-135m"]:
+        assert f"<code>{command}" in text
+        assert f"`{command}" in markdown
 
 
 def test_exhibit_of_a_bucketed_sweep_has_a_table_in_every_format_and_a_figure(tmp_path: Path) -> None:
