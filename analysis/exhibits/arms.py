@@ -10,7 +10,7 @@ from analysis.exhibits.speedups import inverse, repeats_note
 from analysis.load import Point
 from analysis.tables.table import Column, Entry, Table
 
-__all__ = ["ABLATIONS", "NEEDS_6", "ablation", "ngram_alone", "overhead", "table_6", "transfer"]
+__all__ = ["ABLATIONS", "NEEDS_6", "ablation", "match_features", "ngram_alone", "overhead", "table_6", "transfer"]
 
 NEEDS_6 = "the n-gram drafter with adaptive verification and with one of the estimators 1 to 5 (Table 7)"
 
@@ -111,6 +111,17 @@ def transfer(evidence: Evidence, _folder: Path) -> Made:
     )
     arms = sorted({c.key.arm for c in evidence.cells if c.key.arm.startswith("hybrid_borrowed")})
     return _compare(evidence, about, arms, "hybrid", by_bucket=False)
+
+
+def match_features(evidence: Evidence, _folder: Path) -> Made:
+    """The n-gram drafter's estimator without any match feature over the full one."""
+    about = _Comparison(
+        label="Section 5.5 (match features)",
+        name="match_features",
+        title="The n-gram drafter with AV without any match feature, over the full estimator",
+        claims="Section 5.5",
+    )
+    return _compare(evidence, about, ["ngram_av_no_match_features"], "ngram_av", by_bucket=False)
 
 
 def ngram_alone(evidence: Evidence, _folder: Path) -> Made:

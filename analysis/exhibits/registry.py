@@ -115,6 +115,13 @@ EXHIBITS = (
         make=arms.transfer,
     ),
     Exhibit(
+        label="Section 5.5 (match features)",
+        title="All match features removed from the n-gram drafter with AV",
+        experiments=("match_features",),
+        needs="the n-gram drafter with adaptive verification, with and without match features",
+        make=arms.match_features,
+    ),
+    Exhibit(
         label="Section 5.6",
         title="Overhead of the second drafter",
         experiments=("overhead",),

@@ -192,6 +192,7 @@ def test_acceptance_length_of_a_bucketed_workload_is_the_mean_over_buckets(tmp_p
     [
         (arms.overhead, "hybrid_never_select", "dspark", "Section 5.6"),
         (arms.transfer, "hybrid_borrowed", "hybrid", "Section 5.5"),
+        (arms.match_features, "ngram_av_no_match_features", "ngram_av", "Section 5.5 (match features)"),
         (arms.ngram_alone, "hybrid", "ngram_av", "Section 5.4"),
         (arms.ablation, "hybrid_no_contains", "hybrid", "Figure 6 (left), values"),
     ],
@@ -213,6 +214,19 @@ def test_one_arm_over_its_relative_says_what_times_of_a_cpu_are(tmp_path: Path) 
     builder.manifest(2, baseline="dspark")
     (table,) = arms.overhead(_evidence(builder.root), tmp_path).tables
     assert table.notes[-1] == "n = 2 repeats. Times are interpreted on a CPU: not comparable with GPU times."
+
+
+def test_match_features_stand_beside_the_papers_value(tmp_path: Path) -> None:
+    place = {"model": "qwen3-4b", "workload": "nextcoder", "batch_size": 128, "bucketed": True}
+    builder = _sweep(tmp_path / "s", {"ngram_av": 100.0, "ngram_av_no_match_features": 95.9}, **place)
+    builder.manifest(2, baseline="ngram_av")
+    evidence = _evidence(builder.root, "match_features")
+    made = arms.match_features(evidence, tmp_path)
+    (row,) = made.twins[0].rows
+    assert (row["paper"], row["inside"]) == ("0.959 [0.951, 0.967]", "yes")
+    assert _value(made.tables[0].rows[0]["ratio"]) == pytest.approx(0.959)
+    # another experiment than the ladder of Table 6
+    assert not arms.table_6(evidence, tmp_path)
 
 
 def test_arm_that_failed_is_a_hole_with_the_reason(tmp_path: Path) -> None:

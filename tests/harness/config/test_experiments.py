@@ -38,7 +38,7 @@ def test_every_result_of_the_paper_has_an_experiment() -> None:
             "transfer",
         ),
         *("overhead", "staleness", "out_of_distribution", "speedbench_t1", "context_length", "calibration"),
-        "chain_value",
+        *("chain_value", "match_features"),
     }
     assert wanted <= set(SCALED)
 
@@ -105,6 +105,14 @@ def test_ablation_as_a_smoke_run_takes_estimators_of_one_fit(tmp_path: Path, mon
         "hybrid_no_full_match_bonus": {"l_first", "l_rest"},
         "hybrid_no_agreement": {"delta"},
     }
+
+
+def test_without_match_features_the_intercepts_of_table_7_are_left() -> None:
+    full, bare = (cell.coefficients for cell in plan("+exp=match_features").cells)
+    assert full == Coefficients.load("Qwen3-4B")
+    assert bare is not None
+    assert not any(getattr(bare, name) for name in FEATURES)
+    assert (bare.beta[0], bare.beta[-1]) == (1.158, 3.046)
 
 
 def test_refits_of_the_users_take_the_place_of_those_that_ship(refits: Path) -> None:
