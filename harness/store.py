@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import uuid
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -205,9 +204,15 @@ def read_requests(path: Path, record: Record | None = None) -> list[RequestRecor
         # one frame with its size in the header: a file cut short does not decompress
         text = zstandard.ZstdDecompressor().decompress(path.read_bytes()).decode("utf-8")
         # not splitlines(): model output may hold U+2028, which JSON leaves as it is
-        requests = [RequestRecord.model_validate_json(line) for line in text.split("\n") if line]
+        lines = [line for line in text.split("\n") if line]
     except (OSError, ValueError, MemoryError, zstandard.ZstdError) as error:
         raise ResultFormatError(f"{path}: not readable as request records ({error}).") from error
+    requests = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            requests.append(RequestRecord.model_validate_json(line))
+        except ValidationError as error:
+            raise ResultFormatError(f"{path}: not a request record: line {number}: {first_problem(error)}.") from error
     if record is not None and (problem := _not_of_record(requests, record)):
         raise ResultFormatError(f"{path}: {problem}.")
     return requests
@@ -215,15 +220,17 @@ def read_requests(path: Path, record: Record | None = None) -> list[RequestRecor
 
 def _not_of_record(requests: list[RequestRecord], record: Record) -> str | None:
     """What requests and counters of one repeat do not agree on, or null."""
-    found = Counter(request.segment for request in requests)
-    completed = Counter(request.segment for request in requests if request.success)
-    for s in record.segments:
-        if (found.pop(s.name, 0), completed[s.name]) != (s.num_prompts, s.num_completed):
-            held = sum(request.segment == s.name for request in requests)
-            return (
-                f"holds {held} requests of segment {s.name}, {completed[s.name]} of them completed, and its record "
-                f"counts {s.num_prompts} and {s.num_completed}"
-            )
+    found: dict[str, list[RequestRecord]] = {}
+    for request in requests:
+        found.setdefault(request.segment, []).append(request)
+    for segment in record.segments:
+        mine = found.pop(segment.name, [])
+        completed = [request for request in mine if request.success]
+        held = (len(mine), len(completed), sum(request.num_output_tokens or 0 for request in completed))
+        counted = (segment.num_prompts, segment.num_completed, segment.num_output_tokens or 0)
+        if held != counted:
+            here, there = ("{} requests, {} completed, {} output tokens".format(*side) for side in (held, counted))
+            return f"segment {segment.name} has {here} here, and in its record {there}"
     if found:
         return f"holds requests of segment {next(iter(found))}, which its record does not have"
     if len({(request.segment, request.index) for request in requests}) < len(requests):

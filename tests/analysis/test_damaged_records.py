@@ -70,8 +70,8 @@ def test_request_file_that_lost_lines_is_a_problem(tmp_path: Path, arm: str, num
     results = compare_outputs(sweep)
     assert all(result.share is None for result in results)
     assert sweep.problems == [
-        f"{path}: holds {num_left} requests of segment edits, {num_left} of them completed, and its record counts 36 "
-        "and 36."
+        f"{path}: segment edits has {num_left} requests, {num_left} completed, {100 * num_left} output tokens here, "
+        "and in its record 36 requests, 36 completed, 3600 output tokens."
     ]
 
 

@@ -3,6 +3,7 @@ import re
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from harness.errors import ResultFormatError
 from harness.schema import RequestRecord, Status
@@ -134,14 +135,19 @@ def test_cut_request_file_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("requests", "part"),
     [
-        ([], "holds 0 requests of segment edits 10-15%, 0 of them completed, and its record counts 4 and 4"),
-        ([request(i) for i in range(3)], "holds 3 requests"),
-        ([request(i) for i in range(5)], "holds 5 requests"),
-        ([request(i, success=i > 0) for i in range(4)], "3 of them completed"),
+        (
+            [],
+            "segment edits 10-15% has 0 requests, 0 completed, 0 output tokens here, and in its record 4 requests, 4 "
+            "completed, 400 output tokens.",
+        ),
+        ([request(i) for i in range(3)], "has 3 requests, 3 completed, 300 output tokens here"),
+        ([request(i) for i in range(5)], "has 5 requests, 5 completed, 500 output tokens here"),
+        ([request(i, success=i > 0) for i in range(4)], "has 4 requests, 3 completed, 300 output tokens here"),
+        ([request(i, num_output_tokens=99) for i in range(4)], "has 4 requests, 4 completed, 396 output tokens here"),
         ([request(i) for i in (0, 1, 2, 2)], "holds a request twice"),
         ([*map(request, range(4)), request(4, segment="chat")], "segment chat, which its record does not have"),
     ],
-    ids=["none", "cut", "more", "failed", "twice", "other segment"],
+    ids=["none", "cut", "more", "failed", "tokens", "twice", "other segment"],
 )
 def test_requests_that_the_record_does_not_count_are_an_error(
     tmp_path: Path, requests: list[RequestRecord], part: str
@@ -154,8 +160,19 @@ def test_requests_that_the_record_does_not_count_are_an_error(
     assert str(path) in str(caught.value)
 
 
+def test_line_that_is_no_request_is_named_in_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "requests.jsonl.zst"
+    write_requests(path, [request(0), request(1, num_output_tokens=7)])
+    text = zstandard.ZstdDecompressor().decompress(path.read_bytes()).decode()
+    path.write_bytes(zstandard.ZstdCompressor().compress(text.replace(":7,", ":-7,").encode()))
+    with pytest.raises(ResultFormatError) as caught:
+        read_requests(path)
+    where = f"{path}: not a request record: line 2: num_output_tokens: "
+    assert str(caught.value) == f"{where}Input should be greater than or equal to 0 (1 problems)."
+
+
 def test_requests_that_the_record_counts_are_read(tmp_path: Path) -> None:
     path = tmp_path / "requests.jsonl.zst"
     requests = [request(i, success=i < 3) for i in range(4)]
     write_requests(path, requests)
-    assert read_requests(path, record(segment(num_completed=3, num_failed=1))) == requests
+    assert read_requests(path, record(segment(num_completed=3, num_failed=1, num_output_tokens=300))) == requests
