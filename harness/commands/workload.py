@@ -13,14 +13,17 @@ from harness.config.schema import ModelConfig, WorkloadConfig
 from harness.config.validate import validate
 from harness.engines.model import resolve_model
 from harness.errors import ConfigError
-from harness.workload_data import load_configured, with_own_outputs
-from workloads import LoadedWorkload, Request, WorkloadError, bucket
+from harness.workload_data import generation_folder, load_configured, with_own_outputs
+from workloads import LoadedWorkload, MissingDataError, Request, WorkloadError, bucket
+from workloads.own_outputs import BUCKETS_FILE
 
 __all__ = ["run"]
 
+_CONTEXT_LIMITS = ("min_context_tokens", "max_context_tokens")
+
 
 def run(argv: list[str]) -> int:
-    """Print a workload's requests.
+    """Print a workload's requests, as the data has them where the target's own outputs are not there yet.
 
     Returns:
         0.
@@ -29,24 +32,34 @@ def run(argv: list[str]) -> int:
         ConfigError: The workload is unknown, or its data cannot be read or had.
     """
     parser = override_parser("workload", "Show what a workload yields: ids, lengths, edit distances and buckets.")
-    parser.add_argument("--json", action="store_true", help="one JSON object a request instead of the table")
+    parser.add_argument(
+        "--json", action="store_true", help="one JSON object a request instead of the table; drops go to stderr"
+    )
     args = parser.parse_intermixed_args(argv)
     names = [text for text in args.overrides if "=" not in text]
     if len(names) > 1:
         raise ConfigError(f"workload shows one workload at a time, got {', '.join(names)}.")
     overrides = [text for text in args.overrides if "=" in text]
     grid = compose_grid([f"workload={name}" for name in names] + overrides)
+    point = workload, model = _only(grid)
+    limits = [key for key in _CONTEXT_LIMITS if getattr(workload, key) is not None]
+    if workload.generation is None:
+        for key in limits:  # a sweep refuses them without outputs; here they are only not applied
+            setattr(workload, key, None)
     validate(grid)
-    workload, model = _only(grid)
     try:
-        loaded = with_own_outputs(load_configured(workload, grid.sweep.seed, grid.sweep.results_dir), workload, model)
+        loaded, has_outputs = _measured(load_configured(workload, grid.sweep.seed, grid.sweep.results_dir), *point)
     except WorkloadError as error:
         raise ConfigError(str(error)) from error
+    if not has_outputs and (limits or workload.generation is not None):
+        print(_without_outputs(*point, limits), file=sys.stderr)
     parts = workload.parts or loaded.parts
     requests = [_limited(request, workload) for request in loaded.requests if request.part in parts]
     count_tokens = _token_counter(model)
     rows = [_row(request, workload, count_tokens) for request in requests]
     if args.json:
+        for reason, count in loaded.dropped.items():
+            print(f"dropped {count}: {reason}", file=sys.stderr)
         for row in rows:
             print(json.dumps(row, ensure_ascii=False))
     else:
@@ -61,6 +74,26 @@ def _only(grid: Grid) -> tuple[WorkloadConfig, ModelConfig]:
             f"{', '.join(w.name for w in grid.workloads)} for {', '.join(m.name for m in grid.models)}."
         )
     return grid.workloads[0], grid.models[0]
+
+
+def _measured(loaded: LoadedWorkload, workload: WorkloadConfig, model: ModelConfig) -> tuple[LoadedWorkload, bool]:
+    """The workload by the target's own outputs, and whether there are any that the configuration names."""
+    try:
+        return with_own_outputs(loaded, workload, model), workload.generation is not None
+    except MissingDataError:
+        return loaded, False
+
+
+def _without_outputs(workload: WorkloadConfig, model: ModelConfig, limits: list[str]) -> str:
+    where = "workload.generation is null"
+    if workload.generation is not None:
+        where = f"no {BUCKETS_FILE} in {generation_folder(workload, model, '')}"
+    left_out = f", and {' and '.join(limits)} cannot be applied" if limits else ""
+    return (
+        f"note: {where}: distances and buckets by the target's own outputs are not known{left_out}. They need "
+        f"`python -m harness generate workload={workload.name} model={model.name}` and then `python -m harness buckets "
+        f"workload={workload.name} model={model.name}` first."
+    )
 
 
 def _limited(request: Request, workload: WorkloadConfig) -> Request:

@@ -204,6 +204,37 @@ def test_without_outputs_the_plan_names_the_commands(edits: str, tmp_path: Path)
     assert "python -m harness generate` and then `python -m harness buckets`" in problems[0]
 
 
+@pytest.mark.parametrize("generation", [None, "null"])
+def test_a_workload_is_shown_before_anything_was_generated(
+    generation: str | None, edits: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    overrides = [edits, f"results_dir={tmp_path}", "model.path=nowhere"]
+    overrides += [f"workload.generation={generation}"] if generation else []
+    assert main(["workload", "editbench", *overrides]) == 0
+    captured = capsys.readouterr()
+    assert "editbench: 24 requests" in captured.out
+    assert "p23" in captured.out
+    (note,) = (line for line in captured.err.splitlines() if line.startswith("note: "))
+    folder = tmp_path / "generations" / "editbench" / "smollm2-135m"
+    assert note.startswith(
+        "note: workload.generation is null: " if generation else f"note: no buckets.json in {folder}: "
+    )
+    assert "distances and buckets by the target's own outputs are not known, and max_context_tokens cannot be" in note
+    assert "`python -m harness generate workload=editbench model=smollm2-135m`" in note
+
+
+def test_json_rows_leave_the_drops_to_stderr(edits: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "editbench.jsonl"
+    short = json.loads(path.read_text().splitlines()[0]) | {"problem_id": "short", "original_code": "x"}
+    path.write_text(path.read_text() + json.dumps(short) + "\n")
+    assert main(["workload", "editbench", edits, f"results_dir={tmp_path}", "model.path=nowhere", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert "dropped 1: input program not above min_input_characters\n" in captured.err
+    rows = [json.loads(line) for line in captured.out.splitlines()]
+    assert [row["id"] for row in rows] == [f"p{i}" for i in range(24)]
+    assert {(row["distance"], row["bucket"]) for row in rows} == {(None, None)}
+
+
 def test_the_outputs_of_another_model_are_refused(
     edits: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
