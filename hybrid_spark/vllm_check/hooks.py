@@ -397,11 +397,12 @@ KERNELS: dict[str, tuple[str, ...]] = {
     f"{_GPU}.sample.gumbel._gumbel_sample_kernel": (
         *("local_argmax_ptr", "local_max_ptr", "USE_FP64", "logits_cache_ptr", "logits_ptr", "vocab_size"),
         *("expanded_idx_mapping_ptr", "temp_ptr", "seeds_ptr", "pos_ptr", "IS_DRAFTING", "APPLY_TEMPERATURE"),
-        "BLOCK_SIZE",
+        *("BLOCK_SIZE", "logits_cache_col_ptr", "logits_cache_source_ptr", "PER_TOKEN_COL"),
     ),
     f"{_REJECTION}._compute_local_logits_stats_kernel": (
         *("target_local_argmax_ptr", "target_local_max_ptr", "target_local_sumexp_ptr", "HAS_DRAFT_LOGITS"),
         *("target_logits_ptr", "vocab_size", "BLOCK_SIZE", "expanded_idx_mapping_ptr", "temp_ptr"),
+        *("expanded_local_pos_ptr", "draft_logits_ptr", "draft_local_max_ptr", "draft_local_sumexp_ptr"),
     ),
     f"{_REJECTION}._rejection_kernel": (
         *("idx_mapping_ptr", "temp_ptr", "rejected_steps_ptr", "SYNTHETIC_MODE", "target_local_max_ptr"),

@@ -89,16 +89,23 @@ def _store_argmax(blocks: np.ndarray, argmax: torch.Tensor, maximum: torch.Tenso
 def make_gumbel_sample(original: Any) -> Callable[..., None]:
     """Build the replacement of `_gumbel_sample_kernel`: argmax of each vocabulary block, with noise at T > 0.
 
-    Kept interpreted: float64 noise, and drafting that caches its logits (its seeding differs between versions).
+    Probabilistic drafting caches its logits as they are before the temperature. Kept interpreted: float64 noise.
     """
 
     def gumbel_sample(**kw: Any) -> None:
         argmax, maximum = kw["local_argmax_ptr"], kw["local_max_ptr"]
-        if kw["USE_FP64"] or kw["logits_cache_ptr"] is not None:
+        if kw["USE_FP64"]:
             original[tuple(argmax.shape)](**kw)
             return
         rows = _rows(kw["logits_ptr"], kw["vocab_size"])
         states = kw["expanded_idx_mapping_ptr"].numpy()[: len(rows)]
+        cache = kw["logits_cache_ptr"]
+        if cache is not None:
+            held = np.flatnonzero(states >= 0)
+            column = kw["logits_cache_col_ptr"]
+            column = column[held] if kw["PER_TOKEN_COL"] else column.expand(len(held))
+            source = kw["logits_cache_source_ptr"][held, : kw["vocab_size"]]
+            cache[torch.from_numpy(states[held]).long(), column.long(), : kw["vocab_size"]] = source
         temperature, seeds, pos = (kw[name].numpy() for name in ("temp_ptr", "seeds_ptr", "pos_ptr"))
         row_temperature = np.where(states >= 0, temperature[states], 0).astype(np.float32)
         if row_temperature.any():
@@ -116,25 +123,36 @@ def make_gumbel_sample(original: Any) -> Callable[..., None]:
 def make_local_logits_stats(original: Any) -> Callable[..., None]:
     """Build the replacement of `_compute_local_logits_stats_kernel`: per-block maximum, and argmax or sum of exp.
 
-    Kept interpreted: probabilistic drafting. Rows of bonus tokens, which nobody reads, are filled as well.
+    Nothing is kept interpreted. Rows of bonus tokens, which nobody reads, are filled as well.
     """
 
     def local_logits_stats(**kw: Any) -> None:
         argmax, maximum, sumexp = (kw[f"target_local_{name}_ptr"] for name in ("argmax", "max", "sumexp"))
-        if kw["HAS_DRAFT_LOGITS"]:
-            original[tuple(argmax.shape)](**kw)
-            return
         blocks = _blocks(_rows(kw["target_logits_ptr"], kw["vocab_size"]), kw["BLOCK_SIZE"])
         _store_argmax(blocks, argmax, maximum)
         states = kw["expanded_idx_mapping_ptr"].numpy()[: len(blocks)]
-        sampled = np.flatnonzero(kw["temp_ptr"].numpy()[states])
-        if len(sampled):
-            peak = maximum.numpy()[sampled]
-            with np.errstate(invalid="ignore"):  # a block of -inf only: its sum is set to 0 below
-                sums = np.exp(blocks[sampled] - peak[..., None]).sum(axis=-1)
-            sumexp.numpy()[sampled] = np.where(peak > -np.inf, sums, np.float32(0))
+        temperature = kw["temp_ptr"].numpy()[states]
+        sampled = np.flatnonzero(temperature)
+        if not len(sampled):
+            return
+        sumexp.numpy()[sampled] = _sum_exp(blocks[sampled], maximum.numpy()[sampled])
+        if kw["HAS_DRAFT_LOGITS"]:
+            steps = kw["expanded_local_pos_ptr"].numpy()[: len(blocks)]
+            drafted = sampled[steps[sampled] < kw["draft_logits_ptr"].shape[1]]
+            held = kw["draft_logits_ptr"][states[drafted], steps[drafted], : kw["vocab_size"]].float().numpy()
+            scaled = _blocks(held / temperature[drafted, None], kw["BLOCK_SIZE"])
+            peak = scaled.max(axis=-1)
+            kw["draft_local_max_ptr"].numpy()[drafted] = peak
+            kw["draft_local_sumexp_ptr"].numpy()[drafted] = _sum_exp(scaled, peak)
 
     return local_logits_stats
+
+
+def _sum_exp(blocks: np.ndarray, peak: np.ndarray) -> np.ndarray:
+    """Sum of exp(logit - peak) of each block; 0 for a block of -inf only."""
+    with np.errstate(invalid="ignore"):
+        sums = np.exp(blocks - peak[..., None]).sum(axis=-1)
+    return np.where(peak > -np.inf, sums, np.float32(0))
 
 
 def make_rejection(original: Any) -> Callable[..., None]:

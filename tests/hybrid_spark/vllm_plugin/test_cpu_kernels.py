@@ -79,21 +79,26 @@ def test_gumbel_sample_equals_the_kernel(
     assert torch.equal(logits, before)
 
 
-def test_drafting_that_caches_logits_is_left_to_the_kernel(seeds: torch.Tensor) -> None:
+@pytest.mark.parametrize("column", [torch.tensor(1), torch.tensor([1, 0, 1])], ids=["one column", "one a token"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_drafting_that_caches_logits_equals_the_kernel(
+    temperature: torch.Tensor, seeds: torch.Tensor, column: torch.Tensor, dtype: torch.dtype
+) -> None:
     from vllm.v1.worker.gpu.sample import gumbel
 
-    logits, temperature = _logits(2), torch.full((6,), 0.8)
+    logits, states = _logits(3, dtype), torch.tensor([1, -1, 3])
     caches = []
 
     def run() -> torch.Tensor:
-        caches.append(torch.zeros(NUM_STATES, 2, VOCAB_SIZE))
-        args = (logits, torch.tensor([1, 3]), temperature, seeds, torch.tensor([5, 9]), True, True)
-        return gumbel.gumbel_sample(*args, logits_cache=caches[-1], logits_cache_col=torch.tensor(1))
+        caches.append(torch.zeros(NUM_STATES, 2, VOCAB_SIZE + 3, dtype=dtype))
+        args = (logits, states, temperature, seeds, torch.tensor([5, 9, 4]), True, True)
+        return gumbel.gumbel_sample(*args, logits_cache=caches[-1], logits_cache_col=column)
 
     interpreted, replaced = _both(GUMBEL, run)
     assert torch.equal(interpreted, replaced)
     assert torch.equal(caches[0], caches[1])
-    assert torch.equal(caches[1][3, 1], logits[1])
+    assert torch.equal(caches[1][3, 1, :VOCAB_SIZE], logits[2])
+    assert int(caches[1].any(-1).sum()) == 2  # a padding row is cached nowhere
 
 
 @pytest.mark.parametrize("name", [STATS, REJECTION, RESAMPLE], ids=["stats", "rejection", "resample"])
@@ -124,6 +129,43 @@ def test_rejection_sampling_equals_the_kernels(name: str, temperature: torch.Ten
     assert interpreted == replaced
     if not temperature.any():
         assert replaced[0] == [4, 1, 2, 1]
+
+
+# the interpreted resampling computes NaN where it then masks
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_statistics_of_drafted_logits_equal_the_kernels(
+    temperature: torch.Tensor, seeds: torch.Tensor, dtype: torch.dtype
+) -> None:
+    from vllm.v1.worker.gpu.spec_decode import rejection_sampler_utils
+
+    cu_num_logits = torch.tensor([0, 4, 5, 8], dtype=torch.int32)
+    idx_mapping = torch.tensor([5, 1, 0])
+    states = torch.tensor([5, 5, 5, 5, 1, 0, 0, 0])
+    local_pos = torch.tensor([0, 1, 2, 3, 0, 0, 1, 2], dtype=torch.int32)
+    logits = _logits(8, seed=3)
+    # Drafted from nearly the target's own logits, so that some tokens are accepted and some are not.
+    draft_logits = torch.zeros(NUM_STATES, NUM_STEPS, VOCAB_SIZE, dtype=dtype)
+    noise = torch.randn(8, VOCAB_SIZE, generator=torch.Generator().manual_seed(1))
+    for row, (state, step) in enumerate(zip(states.tolist(), local_pos.tolist(), strict=True)):
+        if step < NUM_STEPS:
+            draft_logits[state, step] = (logits[row] * temperature[state].clamp(min=1) + 0.3 * noise[row]).to(dtype)
+    drafts = torch.zeros(8, dtype=torch.int32)
+    for row in (0, 1, 2, 5, 6):
+        drafts[row + 1] = draft_logits[states[row], local_pos[row]].argmax()
+
+    def run() -> tuple[list[int], list[list[int]]]:
+        pos = torch.arange(100, 108)
+        sampled, num_sampled = rejection_sampler_utils.rejection_sample(
+            *(logits, draft_logits, drafts, cu_num_logits, pos, idx_mapping, states, local_pos, temperature, seeds),
+            NUM_STEPS,
+        )
+        counts = num_sampled.tolist()
+        return counts, [row[:n].tolist() for row, n in zip(sampled, counts, strict=True)]
+
+    interpreted, replaced = _both(STATS, run)
+    assert interpreted == replaced
+    assert 1 < sum(replaced[0]) - 1 < 7  # drafts were accepted, not all of them
 
 
 def test_the_patches_go_through_vllms_dispatcher() -> None:
