@@ -23,6 +23,8 @@ from hybrid_spark.calibration.terms import ABLATIONS
 from hybrid_spark.estimator import Coefficients
 from tests.analysis.synthetic import Builder, SegmentSpec, write_fit
 
+pytestmark = pytest.mark.slow  # Hydra composes every experiment, each of its arms alone
+
 STEP_RECORDS = {"Table 8", "Table 16"}
 """Exhibits from step records, which only an engine writes."""
 

@@ -13,6 +13,8 @@ from hybrid_spark.calibration.terms import ABLATIONS
 from hybrid_spark.estimator import Coefficients
 from tests.harness.cells import grid, plan
 
+pytestmark = pytest.mark.slow  # Hydra composes every experiment, each of its arms alone
+
 SCALED = [
     name
     for name in known_options("exp")
