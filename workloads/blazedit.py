@@ -47,7 +47,7 @@ def build_messages(code: str, change_request: str) -> Messages:
 def _parse(row: Row, part: str, max_output_tokens: int) -> Request:
     code = row.text("code", allow_empty=True)
     return make_request(
-        id=row.identifier("id", default=str(row.number)),
+        id=row.own_id(),
         part=part,
         messages=build_messages(code, row.text("change_request")),
         max_output_tokens=max_output_tokens,

@@ -8,7 +8,7 @@ from workloads.hub import HubDataset
 from workloads.prompts import Messages, user_turn
 from workloads.reader import Row, check_unique, parse_rows
 from workloads.registry import LoadContext, Loader, require_at_least, require_choice
-from workloads.request import TOO_LONG_TO_COMPARE, LoadedWorkload, Request, is_comparable, make_request
+from workloads.request import LoadedWorkload, Request, is_comparable, make_request, too_long_to_compare
 
 SYSTEM_PROMPT = (
     "You edit Python code. You are given the original code and an instruction that says what to change. "
@@ -102,8 +102,7 @@ def _load(context: LoadContext) -> LoadedWorkload:
         r for r in compared if r.distance is not None and options.min_distance <= r.distance <= options.max_distance
     ]
     dropped = {TOO_SHORT: len(parsed) - len(long), OTHER_DISTANCE: len(compared) - len(kept)}
-    if len(compared) < len(long):
-        dropped[TOO_LONG_TO_COMPARE] = len(long) - len(compared)
+    dropped |= too_long_to_compare(len(long) - len(compared))
     return context.result(kept, source, dropped=dropped, bucket_basis="reference")
 
 

@@ -6,9 +6,12 @@ import types
 import typing
 from collections.abc import Iterator, Mapping
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
-__all__ = ["field_problems", "shown"]
+from workloads.errors import WorkloadError
+
+__all__ = ["field_problems", "refuse_newer", "shown"]
 
 _MAX_PROBLEMS = 5
 _KINDS = {str: "a text", int: "an integer", float: "a number", dict: "an object", types.NoneType: "null"}
@@ -22,6 +25,17 @@ def field_problems(cls: type, values: Mapping[str, Any]) -> list[str]:
         values: As `json.loads` gives them.
     """
     return list(islice(_object_problems(cls, values, ""), _MAX_PROBLEMS))
+
+
+def refuse_newer(path: Path, values: Mapping[str, Any], newest: int) -> None:
+    """Refuse a file that a newer version wrote.
+
+    Raises:
+        WorkloadError: Its `schema_version` is above `newest`.
+    """
+    version = values.get("schema_version")
+    if isinstance(version, int) and version > newest:
+        raise WorkloadError(f"{path}: schema_version {version} is newer than this program reads ({newest}). Update it.")
 
 
 def shown(value: object) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from workloads.errors import MissingDataError, WorkloadError
-from workloads.fields import field_problems, shown
+from workloads.fields import field_problems, refuse_newer, shown
 from workloads.reader import Row, file_sha256, parse_rows, read_rows
 
 __all__ = [
@@ -191,11 +191,7 @@ def read_info(folder: Path) -> GenerationInfo:
         raise WorkloadError(f"{path}: not readable as JSON ({error}). Generate it anew.") from error
     if not isinstance(raw, Mapping):
         raise WorkloadError(f"{path}: expected an object, got {type(raw).__name__}. Generate it anew.")
-    version = raw.get("schema_version")
-    if isinstance(version, int) and version > GENERATION_VERSION:
-        raise WorkloadError(
-            f"{path}: schema_version {version} is newer than this program reads ({GENERATION_VERSION}). Update it."
-        )
+    refuse_newer(path, raw, GENERATION_VERSION)
     wrong = field_problems(GenerationInfo, raw)
     if not wrong and not isinstance(raw["provenance"].get("sessions", []), list):
         wrong.append(f"provenance.sessions must be a list, got {shown(raw['provenance']['sessions'])}")

@@ -6,7 +6,7 @@ from workloads.hub import HubDataset
 from workloads.prompts import Messages, user_turn
 from workloads.reader import Row, check_unique, parse_rows
 from workloads.registry import LoadContext, Loader, require_at_least
-from workloads.request import TOO_LONG_TO_COMPARE, LoadedWorkload, Request, is_comparable, make_request
+from workloads.request import LoadedWorkload, Request, is_comparable, make_request, too_long_to_compare
 from workloads.sampling import SeededSample
 
 NOT_SAMPLED = "not in the sample of num_requests"
@@ -30,14 +30,10 @@ def build_messages(program: str, instruction: str) -> Messages:
     return user_turn(f"{program}\n\n{instruction} Just output the code, do not include any explanation.")
 
 
-def _id(row: Row) -> str:
-    return row.identifier("id", default=str(row.number))
-
-
 def _parse(row: Row, max_output_tokens: int) -> Request:
     program, output = row.text("input", allow_empty=True), row.text("output", allow_empty=True)
     return make_request(
-        id=_id(row),
+        id=row.own_id(),
         part="instructcoder",
         messages=build_messages(program, row.text("instruction")),
         max_output_tokens=max_output_tokens,
@@ -56,19 +52,17 @@ def _load(context: LoadContext) -> LoadedWorkload:
         program = row.text("input", allow_empty=True)
         if is_comparable(program, row.text("output", allow_empty=True)):
             sample.add(row, row.text("instruction"), program)
-        return _id(row)
+        return row.own_id()
 
     ids = parse_rows(rows, consider)
     check_unique(ids, source)
     kept = [_parse(row, options.max_output_tokens) for row in sample.items()]
-    dropped = {NOT_SAMPLED: sample.num_seen - len(kept)}
-    if sample.num_seen < len(ids):
-        dropped[TOO_LONG_TO_COMPARE] = len(ids) - sample.num_seen
+    dropped = {NOT_SAMPLED: sample.num_seen - len(kept)} | too_long_to_compare(len(ids) - sample.num_seen)
     return context.result(kept, source, parts=["instructcoder"], dropped=dropped, bucket_basis="the data set's output")
 
 
 def _check_row(row: Row) -> None:
-    _id(row)
+    row.own_id()
     row.text("instruction")
     row.text("input", allow_empty=True)
     row.text("output", allow_empty=True)

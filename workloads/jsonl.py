@@ -6,7 +6,7 @@ from typing import Any
 from workloads.prompts import Messages, user_turn
 from workloads.reader import Row, check_unique, parse_rows
 from workloads.registry import LoadContext, Loader, require_at_least
-from workloads.request import TOO_LONG_TO_COMPARE, LoadedWorkload, Request, is_comparable, make_request
+from workloads.request import LoadedWorkload, Request, is_comparable, make_request, too_long_to_compare
 
 ROLES = ("system", "developer", "user", "assistant")
 
@@ -51,7 +51,7 @@ def _checked_messages(row: Row, messages: Any) -> Messages:
 
 def _parse(row: Row, default_max_output_tokens: int, default_part: str) -> Request:
     return make_request(
-        id=row.identifier("id", default=str(row.number)),
+        id=row.own_id(),
         part=row.optional_text("part") or default_part,
         messages=read_messages(row),
         max_output_tokens=row.optional_count("output_tokens") or default_max_output_tokens,
@@ -74,7 +74,7 @@ def _load(context: LoadContext) -> LoadedWorkload:
     return context.result(
         requests,
         source,
-        dropped={TOO_LONG_TO_COMPARE: len(parsed) - len(requests)} if len(requests) < len(parsed) else None,
+        dropped=too_long_to_compare(len(parsed) - len(requests)),
         bucket_basis="reference" if any(r.distance is not None for r in requests) else None,
     )
 

@@ -9,7 +9,14 @@ from workloads.hub import HubDataset
 from workloads.prompts import user_turn
 from workloads.reader import Row, check_unique, parse_rows
 from workloads.registry import LoadContext, Loader, require_at_least, require_choice
-from workloads.request import TOO_LONG_TO_COMPARE, LoadedWorkload, Request, is_comparable, make_request
+from workloads.request import (
+    TOO_LONG_TO_COMPARE,
+    LoadedWorkload,
+    Request,
+    is_comparable,
+    make_request,
+    too_long_to_compare,
+)
 from workloads.sampling import sample_key
 from workloads.text import first_code_block, longest_code_block
 
@@ -90,12 +97,8 @@ class _ProgramSample:
         self.kept[digest] = candidate
 
 
-def _id(row: Row) -> str:
-    return row.identifier("id", default=str(row.number))
-
-
 def _check_row(row: Row) -> None:
-    _id(row)
+    row.own_id()
     row.text("prompt", allow_empty=True)
     row.text("completion", allow_empty=True)
 
@@ -106,11 +109,8 @@ def _load(context: LoadContext) -> LoadedWorkload:
     sample = _ProgramSample(context.seed, options.num_requests)
 
     def consider(row: Row) -> str:
-        id, prompt, completion = (
-            _id(row),
-            row.text("prompt", allow_empty=True),
-            row.text("completion", allow_empty=True),
-        )
+        id = row.own_id()
+        prompt, completion = row.text("prompt", allow_empty=True), row.text("completion", allow_empty=True)
         program = first_code_block(prompt)
         result = longest_code_block(completion) if options.bucket_by == "completion" else None
         if not program.strip():
@@ -151,13 +151,11 @@ def _load(context: LoadContext) -> LoadedWorkload:
     check_unique(parse_rows(rows, consider), source)
     dropped[OTHER_STYLE] = sample.num_repeated
     dropped[NOT_SAMPLED] = sample.num_programs - len(sample.kept)
-    reasons = [NO_PROGRAM, TOO_SHORT, NO_RESULT, OTHER_STYLE, NOT_SAMPLED]
-    if dropped[TOO_LONG_TO_COMPARE]:
-        reasons.append(TOO_LONG_TO_COMPARE)
+    reasons = (NO_PROGRAM, TOO_SHORT, NO_RESULT, OTHER_STYLE, NOT_SAMPLED)
     return context.result(
         [request(c) for c in sorted(sample.kept.values(), key=lambda c: c.number)],
         source,
-        dropped={reason: dropped[reason] for reason in reasons},
+        dropped={reason: dropped[reason] for reason in reasons} | too_long_to_compare(dropped[TOO_LONG_TO_COMPARE]),
         bucket_basis=None if options.bucket_by == "none" else "the data set's completion, as a stand-in",
     )
 

@@ -15,7 +15,7 @@ from typing import Any
 from workloads.buckets import bucket
 from workloads.distances import output_distances
 from workloads.errors import MissingDataError, WorkloadError
-from workloads.fields import field_problems
+from workloads.fields import field_problems, refuse_newer
 from workloads.generation import OUTPUTS_FILE, Generation
 from workloads.reader import file_sha256
 from workloads.request import LoadedWorkload, Request, request_sha256
@@ -144,11 +144,7 @@ def read_measures(folder: Path) -> OutputMeasures:
         raise WorkloadError(f"{path}: not readable ({error!r}). Run `python -m harness buckets` again.") from error
     if not isinstance(raw, dict):
         raise WorkloadError(f"{path}: not readable (no object). Run `python -m harness buckets` again.")
-    version = raw.get("schema_version")
-    if isinstance(version, int) and version > MEASURES_VERSION:
-        raise WorkloadError(
-            f"{path}: schema_version {version} is newer than this program reads ({MEASURES_VERSION}). Update it."
-        )
+    refuse_newer(path, raw, MEASURES_VERSION)
     problems = field_problems(OutputMeasures, raw) or _distance_problems(raw["requests"])
     if problems:
         raise WorkloadError(f"{path}: not readable ({'; '.join(problems)}). Run `python -m harness buckets` again.")

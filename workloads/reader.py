@@ -88,6 +88,10 @@ class Row:
             return str(value)
         return self.text(column)
 
+    def own_id(self) -> str:
+        """Return the column `id`, or the row's number where the data set names no ids."""
+        return self.identifier("id", default=str(self.number))
+
     def _no_column(self) -> str:
         return f"no such column (columns here: {', '.join(sorted(self.values)) or 'none'})"
 

@@ -59,6 +59,11 @@ def is_comparable(input_program: str | None, reference: str | None) -> bool:
     return max(len(input_program), len(reference)) <= MAX_COMPARED_CHARACTERS
 
 
+def too_long_to_compare(count: int) -> dict[str, int]:
+    """Return the reason with its count, and nothing where no row was too long: hardly any data set has one."""
+    return {TOO_LONG_TO_COMPARE: count} if count else {}
+
+
 def make_request(
     *,
     id: str,

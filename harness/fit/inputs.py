@@ -110,11 +110,12 @@ def halves_of(requests: Sequence[RecordedRequest], *, seed: int) -> tuple[set[st
     ]
     if problems:
         raise ConfigError(problems)
-    own = [request for request in requests if {"fit", "held_out"} <= found[_workload(request)]]
-    rest = [request for request in requests if not {"fit", "held_out"} <= found[_workload(request)]]
-    fitting, held_out = split_half({request.request_id: request.category for request in rest}, seed=seed)
-    fitting |= {request.request_id for request in own if request.half == "fit"}
-    held_out |= {request.request_id for request in own if request.half == "held_out"}
+    divided = {workload for workload, halves in found.items() if {"fit", "held_out"} <= halves}
+    rest = {r.request_id: r.category for r in requests if _workload(r) not in divided}
+    fitting, held_out = split_half(rest, seed=seed)
+    for request in requests:
+        if _workload(request) in divided and request.half is not None:
+            (fitting if request.half == "fit" else held_out).add(request.request_id)
     return fitting, held_out
 
 

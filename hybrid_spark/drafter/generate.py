@@ -21,7 +21,7 @@ from torch import Tensor
 from hybrid_spark.drafter.prompts import Prompt
 from hybrid_spark.drafter.target import KVCache, LlamaTarget
 
-__all__ = ["Answer", "GenerateConfig", "generate", "load_states", "read_answers"]
+__all__ = ["Answer", "GenerateConfig", "drop_half_line", "generate", "load_states", "read_answers"]
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ def generate(
     """
     (config.corpus / "states").mkdir(parents=True, exist_ok=True)
     path = config.corpus / f"{config.split}-{config.seed}.jsonl"
-    _drop_half_line(path)
+    drop_half_line(path)
     finished = [
         a for a in read_answers(config.corpus, config.split) if a["prompt_id"].split("-")[1] == str(config.seed)
     ]
@@ -180,7 +180,7 @@ def _write(corpus: Path, file: TextIO, running: _Running) -> None:
     file.flush()
 
 
-def _drop_half_line(path: Path) -> None:
+def drop_half_line(path: Path) -> None:
     """Cut a last line that a killed run left unfinished, so that appending cannot join it to the next one."""
     if not path.exists():
         return

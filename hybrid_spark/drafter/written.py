@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from hybrid_spark.drafter.generate import drop_half_line
 from hybrid_spark.drafter.prompts import Prompt
 from hybrid_spark.drafter.target import KVCache, LlamaTarget
 
@@ -43,6 +44,7 @@ def write_prompts(
         seed: Seed of the sampling; another one writes others.
     """
     path = corpus / f"written-{seed}.prompts"
+    drop_half_line(path)
     rounds = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
     seen: set[str] = set()
     index = 0
@@ -50,10 +52,8 @@ def write_prompts(
         if index == len(rounds):
             generator = torch.Generator().manual_seed(seed * 1_000_003 + index)
             rounds.append(_write_round(target, header, decode, stop_token_ids, generator))
-            # Whole or not at all: a killed run must not leave half a line in front of the next one's.
-            partial = path.with_suffix(".partial")
-            partial.write_text("".join(json.dumps(texts) + "\n" for texts in rounds), encoding="utf-8")
-            partial.replace(path)
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(rounds[-1]) + "\n")
         for text in rounds[index]:
             if text not in seen:
                 seen.add(text)
