@@ -1,6 +1,7 @@
 """`python -m harness <command>`: exit code 0 ok, 1 some cells failed, 2 bad configuration or input."""
 
 import argparse
+import errno
 import importlib
 import os
 import sys
@@ -22,6 +23,16 @@ _COMMANDS = {
     "dashboard": "write a static site of many sweeps over time, with trends and regressions",
     "doctor": "check this machine and say what would fail, and why",
 }
+
+_REMEDIES = {
+    errno.ENAMETOOLONG: "No file system takes a name of that length: give a shorter path.",
+    errno.EACCES: "Give a path that you may read and write.",
+    errno.EPERM: "Give a path that you may read and write.",
+    errno.EROFS: "Give a path on a file system that can be written.",
+    errno.ENOSPC: "Free some space; finished repeats are kept, and the same command goes on with the rest.",
+    errno.EDQUOT: "Free some space; finished repeats are kept, and the same command goes on with the rest.",
+}
+"""What a user can do about an error of the operating system; any other is a fault of ours and shows where it is."""
 
 _EPILOG = """\
 examples:
@@ -70,6 +81,13 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output left, as in `plan | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:
+        if error.errno not in _REMEDIES:
+            raise
+        print(
+            f"error: {error.filename or args[0].command}: {error.strerror}. {_REMEDIES[error.errno]}", file=sys.stderr
+        )
+        return 2
 
 
 if __name__ == "__main__":

@@ -89,16 +89,28 @@ class Store:
             return final
 
     def load(self) -> Loaded:
-        """Read every record; a corrupt or newer one is named and skipped."""
+        """Read every record; a corrupt, newer or misplaced one is named and skipped."""
         loaded = Loaded()
         for path in sorted(self.root.glob("*/r*/record.json")):
-            if path.parent.parent.name == _STAGING or not _REPEAT.fullmatch(path.parent.name):
+            match = _REPEAT.fullmatch(path.parent.name)
+            if path.parent.parent.name == _STAGING or not match:
                 continue
             try:
-                loaded.records.append(read_record(path))
-                loaded.paths.append(path.parent)
+                record = read_record(path)
             except ResultFormatError as error:
                 loaded.problems.append(str(error))
+                continue
+            place = (path.parent.parent.name, int(match.group(1)), int(match.group(2) or 1))
+            if (record.cell_id, record.repeat, record.attempt) != place:
+                # a copied folder would count one measurement twice, or hide the repeat that belongs here
+                loaded.problems.append(
+                    f"{path}: is the record of cell {record.cell_id}, repeat {record.repeat}, attempt "
+                    f"{record.attempt}, which belongs elsewhere. Move the folder back, or delete it and run the sweep "
+                    "again."
+                )
+                continue
+            loaded.records.append(record)
+            loaded.paths.append(path.parent)
         return loaded
 
     def finished(self) -> dict[tuple[str, int], Record]:

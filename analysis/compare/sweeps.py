@@ -1,11 +1,14 @@
 """BASE against HEAD, from their folders to an exit code."""
 
+import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
+from analysis.comparable import IGNORED_KEYS
 from analysis.compare.judge import METHOD, Comparison, Policy, Verdict, judge
-from analysis.compare.observation import SweepInfo, observe, sweep_info
+from analysis.compare.observation import Observation, SweepInfo, observe, sweep_info
 from analysis.load import load_sweep
 from harness.errors import ConfigError
 
@@ -81,7 +84,7 @@ def compare_sweeps(base_dir: Path, head_dir: Path, policy: Policy, *, read_outpu
         read_outputs: Whether to compare greedy outputs with vanilla's.
 
     Raises:
-        ConfigError: A folder holds no readable record.
+        ConfigError: A folder holds no readable record, or the policy ignores a setting that neither sweep has.
         ResultFormatError: A folder holds records of more than one fidelity.
     """
     sweeps = [load_sweep(folder) for folder in (base_dir, head_dir)]
@@ -91,6 +94,7 @@ def compare_sweeps(base_dir: Path, head_dir: Path, policy: Policy, *, read_outpu
             raise ConfigError(f"{name} {sweep.root}: holds no readable record.{more}")
     base_sweep, head_sweep = sweeps
     base, head = (observe(sweep, read_outputs=read_outputs) for sweep in sweeps)
+    _check_ignored(policy.ignored_keys, [*base.values(), *head.values()])
     places = [*head, *(place for place in base if place not in head)]
     cells, num_tests = judge([(place, base.get(place), head.get(place)) for place in places], policy)
     infos = [sweep_info(sweep) for sweep in sweeps]
@@ -119,6 +123,18 @@ def compare_sweeps(base_dir: Path, head_dir: Path, policy: Policy, *, read_outpu
         warnings=warnings,
         fidelity=" and ".join(fidelities),
     )
+
+
+def _check_ignored(ignored: frozenset[str], observations: Iterable[Observation]) -> None:
+    """A mistyped name would leave the difference in force that it was to accept."""
+    known = {"hardware", "requests", "model weights"}.union(*(o.settings for o in observations))
+    problems = []
+    for name in sorted(ignored - known - IGNORED_KEYS):
+        close = difflib.get_close_matches(name, sorted(known), n=1)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        problems.append(f"--ignore: neither sweep has a setting {name!r}.{hint} Known: {', '.join(sorted(known))}.")
+    if problems:
+        raise ConfigError(problems)
 
 
 def differences(base: SweepInfo, head: SweepInfo) -> list[str]:

@@ -1,5 +1,6 @@
 """Many sweeps as one series a cell, every point held against the last accepted level."""
 
+import difflib
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ from analysis.compare.metrics import METRICS, values_of
 from analysis.compare.observation import Observation, Place, SweepInfo, observe, sweep_info
 from analysis.compare.significance import mean_intervals
 from analysis.load import Sweep, load_sweep, speculates
-from harness.errors import ResultFormatError
+from harness.errors import ConfigError, ResultFormatError
 from harness.schema import Record, Status
 
 __all__ = ["History", "PointInTime", "Run", "Series", "SweepAt", "find_sweeps", "load_history"]
@@ -157,10 +158,15 @@ def load_history(
         policy: When a change is an alarm.
         accepted: Folders of sweeps whose levels are the new normal.
         read_outputs: Whether to compare greedy outputs.
+
+    Raises:
+        ConfigError: `accepted` names a folder that holds no sweep.
     """
     history = History(root=root, sweeps=[], series=[])
+    folders = find_sweeps(root)
+    _check_accepted(accepted, [folder.relative_to(root).as_posix() for folder in folders], root)
     loaded = []
-    for folder in find_sweeps(root):
+    for folder in folders:
         sweep = load_sweep(folder)
         try:
             observations = observe(sweep, read_outputs=read_outputs)
@@ -178,8 +184,6 @@ def load_history(
         loaded.append((at, found, latest))
     # only what the site needs is kept of each sweep: a long history does not hold all its records in memory
     loaded.sort(key=lambda item: (item[0].info.started_utc, item[0].folder))
-    unknown = accepted - {at.folder for at, _, _ in loaded}
-    history.problems += [f"--accept {name}: no such sweep in {root}." for name in sorted(unknown)]
     series: dict[_Key, Series] = {}
     references: dict[_Key, tuple[Observation, SweepAt]] = {}
     before: dict[tuple[str, str], set[_Key]] = {}
@@ -200,6 +204,18 @@ def load_history(
         _intervals([series[key].last for key in here])
     history.series = sorted(series.values(), key=_order)
     return history
+
+
+def _check_accepted(accepted: frozenset[str], folders: list[str], root: Path) -> None:
+    problems = []
+    for name in sorted(accepted - set(folders)):
+        close = difflib.get_close_matches(name, folders, n=1)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        problems.append(
+            f"--accept {name}: no such sweep in {root}.{hint} Name its folder relative to {root}, or leave it out."
+        )
+    if problems:
+        raise ConfigError(problems)
 
 
 def _judge(

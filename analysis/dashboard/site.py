@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import quote
 
@@ -75,7 +75,7 @@ def write_dashboard(
         alpha: Family-wise error rate of each sweep.
 
     Raises:
-        ConfigError: An option is bad, or the history is empty.
+        ConfigError: An option is bad, or the history is empty; nothing is written.
     """
     policy = make_policy(gates=gates, thresholds=thresholds, alpha=alpha)
     if commit_url and not re.match(r"https?://[^\s{}]*\{commit\}", commit_url):
@@ -83,7 +83,9 @@ def write_dashboard(
             f"--commit-url must be a web address with {{commit}} in it, got {commit_url!r}. "
             "For example https://github.com/OWNER/REPOSITORY/commit/{commit}."
         )
-    history = load_history(history_dir, policy, accepted=frozenset(accepted), read_outputs=read_outputs)
+    # a trailing slash, as completion in a shell leaves it, names the same folder
+    names = frozenset(PurePath(name).as_posix() for name in accepted)
+    history = load_history(history_dir, policy, accepted=names, read_outputs=read_outputs)
     if not history.sweeps and not history.problems:
         raise ConfigError(
             f"{history_dir}: holds no sweep (neither a sweep.json nor a record in any subfolder). "

@@ -17,7 +17,9 @@ _OWN_OUTPUTS = {
     "long_context": ("qwen3-4b", "qwen3-8b", "gemma-4-12b", "llama-3.1-8b"),
 }
 """Experiment with EditBench -> its models: their own outputs there decide what runs, so they come first."""
-_REFITS = {"ablation": f"model.coefficients=results/fits/{_MODEL}/coefficients.json"}
+_REFITS = dict.fromkeys(
+    ("ablation", "one_match_feature"), f"model.coefficients=results/fits/{_MODEL}/coefficients.json"
+)
 """Experiment whose arms take the estimators of a fit -> the override that takes the full one of that fit, too."""
 
 # The paper fits on SPEED-Bench (Section 4.2). On a CPU the shipped sample has to do: it has too few matches for a good

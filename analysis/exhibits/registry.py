@@ -122,6 +122,13 @@ EXHIBITS = (
         make=arms.match_features,
     ),
     Exhibit(
+        label="Section 5.5 (one match feature)",
+        title="One match feature removed from the n-gram drafter with AV",
+        experiments=("one_match_feature",),
+        needs="the n-gram drafter with adaptive verification, and the same without one match feature",
+        make=arms.one_match_feature,
+    ),
+    Exhibit(
         label="Section 5.6",
         title="Overhead of the second drafter",
         experiments=("overhead",),

@@ -23,7 +23,8 @@ def find_path(name: str) -> Path | None:
     """
     path = Path(name).expanduser()
     for root in (Path.cwd(), _PACKAGES_ROOT):
-        if (root / path).exists():  # an absolute path replaces the root
+        # os.path.exists and not Path.exists: a name that no file system takes is no file, and no error
+        if os.path.exists(root / path):  # an absolute path replaces the root
             return Path(os.path.abspath(root / path))
     return None
 

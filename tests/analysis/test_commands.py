@@ -83,7 +83,8 @@ def test_commands_run_in_their_order_on_a_fresh_clone(
     for command, arguments in _words(commands):
         if fit := clone.run(command, arguments):
             _write_estimators(fit)
-    assert clone.outputs == clone.buckets or any(exhibit.shows_fit for exhibit in exhibits)
+    # nothing is generated for nothing: outputs serve the buckets, or a fit
+    assert clone.outputs == clone.buckets or any(command == "fit" for command, _ in _words(commands))
 
 
 @pytest.mark.parametrize(("commands", "exhibits"), _by_commands(smoke=True))

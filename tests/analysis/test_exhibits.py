@@ -193,6 +193,7 @@ def test_acceptance_length_of_a_bucketed_workload_is_the_mean_over_buckets(tmp_p
         (arms.overhead, "hybrid_never_select", "dspark", "Section 5.6"),
         (arms.transfer, "hybrid_borrowed", "hybrid", "Section 5.5"),
         (arms.match_features, "ngram_av_no_match_features", "ngram_av", "Section 5.5 (match features)"),
+        (arms.one_match_feature, "ngram_av_no_agreement", "ngram_av", "Section 5.5 (one match feature)"),
         (arms.ngram_alone, "hybrid", "ngram_av", "Section 5.4"),
         (arms.ablation, "hybrid_no_contains", "hybrid", "Figure 6 (left), values"),
     ],

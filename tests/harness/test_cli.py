@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.__main__ import main
 from harness.config.schema import EngineKind
 from harness.engines.gpus import visible_gpus
 from harness.engines.packages import package_problems
@@ -91,6 +92,34 @@ def test_results_that_cannot_be_written_are_refused(tmp_path: Path, cached_model
     error = refused("sweep", "+exp=demo", cached_model, f"results_dir={target}")
     assert f"error: results_dir: {target / 'demo'} cannot be written" in error
     assert "Choose another results_dir" in error
+
+
+LONG = "x" * 5000
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["status", LONG],
+        ["report", LONG],
+        ["compare", LONG, LONG],
+        ["dashboard", LONG, "site"],
+        ["fit", LONG],
+        ["buckets", LONG],
+        ["plan", "+exp=demo", "arms=[ngram_av]", f"model.coefficients={LONG}"],
+        [*DEMO, "workloads=[canitedit]", f"workload.path={LONG}.jsonl"],
+        [*DEMO, f"model.path={LONG}"],
+        ["sweep", "+exp=demo", "arms=[vanilla]", f"results_dir={LONG}"],
+        ["sweep", "+exp=demo", "arms=[vanilla]", f"name={LONG}"],
+    ],
+    ids=lambda arguments: " ".join(word.replace(LONG, "LONG") for word in arguments),
+)
+def test_name_that_no_file_system_takes_is_refused(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.startswith(("error: ", "usage: "))
 
 
 def test_plan_is_one_json_object_a_cell(cached_model: str) -> None:

@@ -1,5 +1,6 @@
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,19 @@ def test_corrupt_record_is_named_and_the_others_are_read(store: Store) -> None:
     loaded = store.load()
     assert len(loaded.records) == 1
     assert str(bad) in loaded.problems[0]
+
+
+def test_record_of_another_place_is_named_and_counts_nowhere(store: Store) -> None:
+    path = _commit(store)
+    for name in ("r1", "r0-a2", "r0-copy"):
+        shutil.copytree(path, path.with_name(name))
+    shutil.copytree(path, store.root / "elsewhere" / "r0")
+    loaded = store.load()
+    assert loaded.paths == [path]
+    moved = [path.with_name("r0-a2"), path.with_name("r1"), store.root / "elsewhere" / "r0"]
+    assert [problem.split(": ")[0] for problem in loaded.problems] == [str(p / "record.json") for p in moved]
+    assert "which belongs elsewhere. Move the folder back, or delete it" in loaded.problems[0]
+    assert set(store.finished()) == {(path.parent.name, 0)}
 
 
 def test_newer_schema_version_is_refused(store: Store) -> None:

@@ -200,6 +200,7 @@ def test_corrupt_record_of_head_is_an_alarm_and_of_base_a_warning(tmp_path: Path
         (["--threshold", "5%"], "--threshold must be a fraction"),
         (["--threshold", "ttft=0.1"], "--threshold: no metric 'ttft'"),
         (["--alpha", "5"], "--alpha must be between 0 and 1, got 5"),
+        (["--ignore", "engine.knd"], "--ignore: neither sweep has a setting 'engine.knd'. Did you mean engine.kind?"),
     ],
 )
 def test_bad_option_exits_2_with_the_remedy(

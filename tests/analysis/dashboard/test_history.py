@@ -6,6 +6,7 @@ import pytest
 
 from analysis.compare.judge import Policy, Verdict
 from analysis.dashboard.history import History, find_sweeps, load_history
+from harness.errors import ConfigError
 from tests.analysis.dashboard.histories import write_history
 from tests.analysis.synthetic import Builder, SegmentSpec, demo
 
@@ -45,9 +46,13 @@ def test_accepted_regression_is_the_new_level(tmp_path: Path) -> None:
     assert history.problems == []
 
 
-def test_unknown_accepted_sweep_is_a_problem(tmp_path: Path) -> None:
-    history = _history(tmp_path, [1.0], accepted=frozenset({"nope"}))
-    assert history.problems == [f"--accept nope: no such sweep in {tmp_path}."]
+def test_unknown_accepted_sweep_is_refused_with_the_nearest_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        _history(tmp_path, [1.0], accepted=frozenset({"000/smoek"}))
+    assert str(refusal.value) == (
+        f"--accept 000/smoek: no such sweep in {tmp_path}. Did you mean 000/smoke? "
+        f"Name its folder relative to {tmp_path}, or leave it out."
+    )
 
 
 def test_slow_slide_is_seen_when_it_adds_up(tmp_path: Path) -> None:

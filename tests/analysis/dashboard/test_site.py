@@ -118,6 +118,7 @@ def test_commit_is_linked_only_when_it_is_one(history: Path, tmp_path: Path) -> 
         (["empty", "site"], "holds no sweep"),
         (["h", "site", "--commit-url", "javascript:alert(1)//{commit}"], "--commit-url must be a web address"),
         (["h", "site", "--threshold", "2"], "--threshold must be a fraction"),
+        (["h", "site", "--accept", "H"], "--accept H: no such sweep in h."),
         (["h", "file/site"], "The dashboard cannot be written"),
     ],
 )
@@ -134,6 +135,7 @@ def test_bad_input_exits_2_with_the_remedy(
     demo(tmp_path / "h", repeats=1)
     assert main(["dashboard", *arguments]) == 2
     assert message in capsys.readouterr().err
+    assert not (tmp_path / "site").exists()
 
 
 def test_corrupt_record_is_named_and_exits_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

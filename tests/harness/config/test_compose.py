@@ -14,13 +14,14 @@ def _error(*overrides: str) -> str:
 
 # Removing all match features at once is estimator 2 on the n-gram drafter (Section 5.5).
 ABLATED = sorted(ABLATIONS.keys() - {"no_match_features"})
-REFITTED = [f"hybrid_{name}" for name in ABLATED]
+MATCH_FEATURES = ("copy_length", "match_length", "full_match_bonus", "agreement")
+REFITTED = [f"hybrid_{name}" for name in ABLATED] + [f"ngram_av_no_{name}" for name in MATCH_FEATURES]
 """Arms whose coefficients come from a fit of the user's."""
 
 
 @pytest.mark.parametrize("name", known_options("exp"))
 def test_every_experiment_composes_and_is_valid(name: str, request: pytest.FixtureRequest) -> None:
-    if name == "ablation":  # the one that needs a fit of the user's
+    if name in ("ablation", "one_match_feature"):  # those that need a fit of the user's
         request.getfixturevalue("refits")
     grid = compose_grid([f"+exp={name}"])
     validate(grid)
@@ -202,8 +203,9 @@ def test_coefficients_file_that_is_not_there_says_how_to_fit_it() -> None:
 
 def test_every_ablation_of_an_estimator_feature_is_an_arm_and_asks_for_its_fit() -> None:
     message = _error(*QWEN, f"arms=[{','.join(REFITTED)}]")
-    for name in ABLATED:
-        assert f"'results/fits/qwen3-4b/estimators/{name}.json', which does not exist (arm hybrid_{name}" in message
+    for arm in REFITTED:
+        file = f"results/fits/qwen3-4b/estimators/no_{arm.split('_no_')[1]}.json"
+        assert f"'{file}', which does not exist (arm {arm}" in message
 
 
 def test_unknown_coefficients_list_the_shipped_ones() -> None:

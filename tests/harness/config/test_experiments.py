@@ -20,7 +20,7 @@ SCALED = [
     for name in known_options("exp")
     if "/scale:" in (CONF_DIR / "exp" / f"{name}.yaml").read_text(encoding="utf-8")
 ]
-AFTER_A_FIT = {"ablation"}
+AFTER_A_FIT = ("ablation", "one_match_feature")
 """Experiments that at the paper's scale need a fit of the user's; every other one plans on a fresh clone."""
 FEATURES = ("w_first", "w_rest", "delta", "l_first", "l_rest", "kappa_first", "kappa_rest")
 """Coefficients of Equation 1 other than the intercepts."""
@@ -40,7 +40,7 @@ def test_every_result_of_the_paper_has_an_experiment() -> None:
             "transfer",
         ),
         *("overhead", "staleness", "out_of_distribution", "speedbench_t1", "context_length", "calibration"),
-        *("chain_value", "match_features"),
+        *("chain_value", "match_features", "one_match_feature"),
     }
     assert wanted <= set(SCALED)
 
@@ -109,6 +109,20 @@ def test_ablation_as_a_smoke_run_takes_estimators_of_one_fit(tmp_path: Path, mon
     }
 
 
+def test_each_match_feature_is_missing_from_one_estimator_of_the_fit_that_ships(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    full, *others = (cell.coefficients for cell in plan("+exp=one_match_feature", "scale=smoke").cells)
+    assert full == Coefficients.load("SmolLM2-135M-Instruct")
+    assert [{name for name in FEATURES if fit and not getattr(fit, name)} for fit in others] == [
+        {"kappa_first", "kappa_rest"},
+        {"w_first", "w_rest"},
+        {"l_first", "l_rest"},
+        {"delta"},
+    ]
+
+
 def test_without_match_features_the_intercepts_of_table_7_are_left() -> None:
     full, bare = (cell.coefficients for cell in plan("+exp=match_features").cells)
     assert full == Coefficients.load("Qwen3-4B")
@@ -135,6 +149,7 @@ def test_refits_of_the_users_take_the_place_of_those_that_ship(refits: Path) -> 
         ("editing", 3, [4, 32, 128]),
         ("ablation", 5, [128]),
         ("estimator_ladder", 8, [128]),
+        ("one_match_feature", 3, [128]),
         ("overhead", 3, [128]),
     ],
 )

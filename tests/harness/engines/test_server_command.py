@@ -282,7 +282,8 @@ def test_greedy_targets_may_draft_probabilistically_with_any_policy(make: Callab
 def test_plugin_accepts_the_file_of_every_arm(make: Callable[..., ServerCommand], arm: str) -> None:
     from hybrid_spark.vllm_plugin.config import PluginConfig
 
-    spec, plugin = arm_files(make, arm, *(["arm.coefficients=Qwen3-4B"] if arm.startswith("hybrid_no_") else []))
+    refitted = arm.startswith(("hybrid_no_", "ngram_av_no_"))
+    spec, plugin = arm_files(make, arm, *(["arm.coefficients=Qwen3-4B"] if refitted else []))
     config = PluginConfig(**plugin)
     assert config.arm == arm
     assert config.max_draft == spec["num_speculative_tokens"]
