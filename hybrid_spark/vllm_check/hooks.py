@@ -334,7 +334,7 @@ _VERIFICATION: tuple[Hook, ...] = (
     Attributes(
         module=f"{_GPU}.async_utils",
         name="StepTimingSample",
-        attributes=("forward_ms", "drafter_ms"),
+        attributes=("forward_ms", "drafter_ms", "num_reqs", "full_cudagraph"),
         why="times of the timed steps",
     ),
     Parameters(
@@ -353,8 +353,15 @@ _VERIFICATION: tuple[Hook, ...] = (
     Attributes(
         module="vllm.distributed.parallel_state",
         name="GroupCoordinator",
-        attributes=("rank_in_group", "world_size", "broadcast_object"),
-        why="rank 0's budget holds for all",
+        attributes=("rank_in_group", "world_size", "broadcast", "broadcast_object"),
+        why="rank 0's budget and confidences hold for all",
+    ),
+    Parameters(
+        module="vllm.distributed.parallel_state",
+        name="GroupCoordinator.broadcast",
+        parameters=("input_", "src"),
+        match="call",
+        why="rank 0's confidences hold for all, in place on the device",
     ),
     Parameters(
         module="vllm.distributed.parallel_state",

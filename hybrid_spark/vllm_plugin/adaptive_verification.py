@@ -12,10 +12,12 @@ import torch
 from vllm.distributed.parallel_state import get_tp_group
 from vllm.utils.gpu_sync_debug import gpu_sync_allowed
 from vllm.v1.worker.gpu.async_utils import stream
+from vllm.v1.worker.gpu.spec_decode import adaptive_verification as module
 from vllm.v1.worker.gpu.spec_decode.adaptive_verification import AdaptiveVerificationManager
 
-from hybrid_spark.vllm_plugin.chains import linked
-from hybrid_spark.vllm_plugin.profiling import StepProfile, reference_cost_model
+from hybrid_spark.vllm_plugin.assignment import compile_all_shapes
+from hybrid_spark.vllm_plugin.chains import from_first_rank, linked
+from hybrid_spark.vllm_plugin.profiling import StepProfile, StepTime, reference_cost_model
 from hybrid_spark.vllm_plugin.sizing import PaperCosts, Sizing, StepCosts, VllmCosts, size_slots
 from hybrid_spark.vllm_plugin.step_recorder import StepRecorder
 
@@ -69,9 +71,16 @@ class SurvivalVerificationManager(AdaptiveVerificationManager):
         """Build the cost model from rank 0's times."""
         if self._profile is None:
             super().set_initial_cost_curves(samples)
-            return
-        step_s = [1e-3 * (sample.forward_ms + sample.drafter_ms) for sample in samples]
-        self.set_cost_model(self._profile.model(self._tp_group.broadcast_object(step_s, src=0)))
+        else:
+            times = [
+                StepTime(1e-3 * sample.forward_ms, 1e-3 * sample.drafter_ms, sample.num_reqs, sample.full_cudagraph)
+                for sample in samples
+            ]
+            self.set_cost_model(self._profile.model(self._tp_group.broadcast_object(times, src=0)))
+        # looked up where reallocate_drafts does
+        compile_all_shapes(
+            module._assign_draft_token_budget_compiled, self._confidence_probs, self._batch_draft_capacity
+        )
 
     def set_cost_curves(self, *args: Any) -> None:
         """Take over vLLM's own tables once it has built them."""
@@ -191,7 +200,9 @@ class SurvivalVerificationManager(AdaptiveVerificationManager):
         num_reqs, rows = input_batch.num_reqs, input_batch.idx_mapping
         selector = self._link.selector
         if selector is None:
-            self._confidence_probs[rows] = confidence_probs[:num_reqs].cumprod(dim=1)
+            confidence = from_first_rank(confidence_probs[:num_reqs])
+            # a confidence that is no number is none: it would rank before all others
+            self._confidence_probs[rows] = confidence.nan_to_num(nan=0.0).cumprod(dim=1)
         elif selector.selected:
             self._confidence_probs[rows] = selector.selection.survival[:num_reqs]
         write_slot = self._stale_confidences[write_idx]

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from vllm.distributed.parallel_state import get_tp_group
 
 from hybrid_spark.estimator import Coefficients
 from hybrid_spark.kernels.ngram_scan import NgramScanOutput, ngram_scan
@@ -12,7 +13,7 @@ from hybrid_spark.vllm_plugin.config import PluginConfig
 
 _ATTRIBUTE = "hybrid_spark_verification"
 
-__all__ = ["ChainSelector", "VerificationLink", "link", "linked"]
+__all__ = ["ChainSelector", "VerificationLink", "from_first_rank", "link", "linked"]
 
 
 class ChainSelector:
@@ -100,6 +101,21 @@ class VerificationLink:
     """Slots whose survival is taken for 1 until a request's first chain is known."""
     selector: ChainSelector | None
     """None where DSpark's own confidences are the survivals' source."""
+
+
+def from_first_rank(confidence: torch.Tensor) -> torch.Tensor:
+    """Give every tensor-parallel rank the first rank's confidences, in place and without a host synchronisation.
+
+    Logits are gathered and equal on all ranks; the confidence head is computed on each rank, from hidden states whose
+    all-reduce may round differently. Where the values of two chains nearly tie, the ranks would keep different tokens.
+
+    Args:
+        confidence: float32[B, K], contiguous.
+    """
+    group = get_tp_group()
+    if group.world_size > 1:
+        group.broadcast(confidence, src=0)
+    return confidence
 
 
 def link(req_states: Any, content: VerificationLink) -> None:

@@ -7,18 +7,29 @@ import torch
 from vllm.v1.worker.gpu.spec_decode.dspark.speculator import DSparkSpeculator
 
 from hybrid_spark.kernels.point_mass import write_point_masses
-from hybrid_spark.vllm_plugin.chains import ChainSelector
+from hybrid_spark.vllm_plugin.chains import ChainSelector, from_first_rank
 from hybrid_spark.vllm_plugin.config import PluginConfig, PluginConfigError
 from hybrid_spark.vllm_plugin.ngram_speculator import token_ids_on_device
 
 __all__ = ["CompositeSpeculator", "num_model_slots"]
 
 _GRAPH_CONTEXT_TOKENS = 512
+_BLOCK_SIZES = ("block_size", "dspark_block_size")
 
 
 def num_model_slots(hf_config: Any) -> int:
-    """Return K, the tokens that a DSpark checkpoint drafts per step."""
-    block_size = int(hf_config.block_size)
+    """Return K, the tokens that a DSpark checkpoint drafts per step, by the names that vLLM looks for.
+
+    Raises:
+        PluginConfigError: The checkpoint names none.
+    """
+    found = next((getattr(hf_config, name, None) for name in _BLOCK_SIZES if getattr(hf_config, name, None)), None)
+    if found is None:
+        raise PluginConfigError(
+            f"the DSpark checkpoint's config.json must have {' or '.join(_BLOCK_SIZES)}, the tokens that it drafts. "
+            "Use a DSpark checkpoint."
+        )
+    block_size = int(found)
     return block_size if getattr(hf_config, "sample_from_anchor", True) else block_size - 1
 
 
@@ -155,9 +166,8 @@ class CompositeSpeculator(DSparkSpeculator):
         if dummy_run or num_speculative_tokens == 0:
             return self.chains.skip(num_reqs)
         rows = input_batch.idx_mapping
-        kept = self.chains.select(
-            rows, num_sampled, draft_tokens[:num_reqs], self.draft_token_confidence_probs[:num_reqs]
-        )
+        confidence = from_first_rank(self.draft_token_confidence_probs[:num_reqs])
+        kept = self.chains.select(rows, num_sampled, draft_tokens[:num_reqs], confidence)
         if self.acceptance_estimator is not None:
             self._row_source[rows] = kept.source
         if self.draft_logits is not None:

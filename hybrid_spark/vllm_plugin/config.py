@@ -134,12 +134,19 @@ class PluginConfig:
         """Whether n-gram chains need survivals: to be weighed against DSpark's, or to be ranked."""
         return self.drafter == "hybrid" or (self.drafter == "ngram" and self.verification == "adaptive")
 
-    @property
-    def manages_verification(self) -> bool:
-        """Whether our manager replaces vLLM's; drafter dspark keeps vLLM's unless something of ours is asked for."""
+    def manages_verification(self, num_ranks: int) -> bool:
+        """Whether our manager replaces vLLM's.
+
+        Drafter dspark keeps vLLM's own on one rank, unless something of ours is asked for. On several, vLLM 0.32 and
+        0.33 size a budget on each from confidences that may differ, and a difference hangs the ranks; ours decides
+        once, by the same rule and tables.
+
+        Args:
+            num_ranks: Tensor-parallel size.
+        """
         if self.verification != "adaptive":
             return False
-        return self.drafter != "dspark" or self.cost_model == "paper" or bool(self.record_steps)
+        return self.drafter != "dspark" or self.cost_model == "paper" or bool(self.record_steps) or num_ranks > 1
 
     @classmethod
     def load(cls, path: str) -> "PluginConfig":

@@ -2,24 +2,37 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hybrid_spark.cost_model import CostModel
 
-__all__ = ["StepProfile", "reference_cost_model"]
+__all__ = ["StepProfile", "StepTime", "reference_cost_model"]
 
 NUM_REPLAYS = 5
 MAX_CONTEXT_LEN = 4096
 
 
+class StepTime(NamedTuple):
+    """One timed step."""
+
+    forward_s: float
+    """Seconds of the target's pass."""
+    drafter_s: float
+    """Seconds of the drafter's."""
+    num_reqs: int
+    """Requests of the step."""
+    graphed: bool
+    """Whether the target's pass replayed a full CUDA graph."""
+
+
 class StepProfile:
     """Which dummy steps to time, and the model that their times make.
 
-    The time of a step is the target's and the drafter's together. Token counts without context make T; for each
-    request count, a step with one token per request and one with every slot filled make p; one step with and one
-    without context make the KV term.
+    Token counts without context make T, the target's time and the drafter's together. For each request count, a
+    verification pass with one token per request and one with every slot filled make p: the target's time alone, for
+    the drafter's work does not depend on the budget. One step with and one without context make the KV term.
 
     Args:
         capture_sizes: Token counts of the captured graphs, ascending; empty where there are none.
@@ -68,7 +81,8 @@ class StepProfile:
         ]
         for count in self.request_counts:
             plan.append((("one", count), {"num_tokens": count, "context_len": 0}))
-            # Uniform decoding: so many requests of full width, which vLLM would otherwise split among more requests.
+            # So many requests of full width where steps run eagerly. A graph of so many tokens takes any mix of
+            # requests, for which vLLM captures the most that fit, and verification replays that same graph.
             filled = {"num_tokens": count * width, "uniform_decode": True, "context_len": 0}
             plan.append((("filled", count), filled))
         for context_len in (0, self.context_len):
@@ -80,24 +94,49 @@ class StepProfile:
                 self._keys.append(key)
                 yield arguments
 
-    def model(self, step_s: Sequence[float]) -> CostModel:
+    def model(self, times: Sequence[StepTime]) -> CostModel:
         """Build the model.
 
         Args:
-            step_s: Seconds of each step of `steps`, in order.
+            times: Of each step of `steps`, in order.
         """
-        grouped: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
-        for key, seconds in zip(self._keys, step_s, strict=True):
-            grouped[key].append(seconds)
-        median = {key: float(np.median(values)) for key, values in grouped.items()}
+        grouped: defaultdict[tuple[str, int], list[StepTime]] = defaultdict(list)
+        for key, time in zip(self._keys, times, strict=True):
+            grouped[key].append(time)
+        graphed_drafter_s = _graphed_drafter_s(times)
+        forward = {key: float(np.median([time.forward_s for time in group])) for key, group in grouped.items()}
+        step = {
+            key: float(np.median([time.forward_s + _drafter_s(time, graphed_drafter_s) for time in group]))
+            for key, group in grouped.items()
+        }
         return CostModel.from_profile(
-            token_curve={count: median["tokens", count] for count in self.token_counts},
-            slot_passes={count: (median["one", count], median["filled", count]) for count in self.request_counts},
+            token_curve={count: step["tokens", count] for count in self.token_counts},
+            slot_passes={count: (forward["one", count], forward["filled", count]) for count in self.request_counts},
             num_slots_per_request=self.num_slots_per_request,
-            context_passes=(median["context", 0], median["context", self.context_len]),
+            context_passes=(step["context", 0], step["context", self.context_len]),
             num_context_tokens=self.context_len * self.num_context_requests,
             capture_limit=self.capture_limit,
         )
+
+
+def _graphed_drafter_s(times: Sequence[StepTime]) -> dict[int, float]:
+    """Requests -> seconds of the drafter in graphed steps, fewest requests first."""
+    grouped: defaultdict[int, list[float]] = defaultdict(list)
+    for time in times:
+        if time.graphed:
+            grouped[time.num_reqs].append(time.drafter_s)
+    return {count: float(np.median(values)) for count, values in sorted(grouped.items())}
+
+
+def _drafter_s(time: StepTime, graphed: dict[int, float]) -> float:
+    """The drafter's seconds; of an eager step, those of a graphed one with as many requests, or the next fewer.
+
+    While the host still launches the target's eager kernels, gaps open between the drafter's events.
+    """
+    if time.graphed or not graphed:
+        return time.drafter_s
+    fewer = [count for count in graphed if count <= time.num_reqs]
+    return graphed[fewer[-1] if fewer else next(iter(graphed))]
 
 
 def reference_cost_model(max_num_tokens: int) -> CostModel:

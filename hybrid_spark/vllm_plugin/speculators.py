@@ -33,7 +33,8 @@ def build_speculator(config: PluginConfig, vllm_config: Any, device: torch.devic
     if hasattr(speculator, "valid_length"):
         valid_length.hook_rejection_sampler()
         valid_length.link(req_states, speculator.valid_length)
-    if config.manages_verification:
+    manages_verification = config.manages_verification(vllm_config.parallel_config.tensor_parallel_size)
+    if manages_verification:
         _replace_verification_manager(device)
         selector = getattr(speculator, "chains", None)
         num_seeded = speculator.num_speculative_steps
@@ -46,7 +47,7 @@ def build_speculator(config: PluginConfig, vllm_config: Any, device: torch.devic
         "drafting": config.drafting,
         "cost_model": config.cost_model if config.verification == "adaptive" else None,
         "coefficients": config.coefficients or None,
-        "manages_verification": config.manages_verification,
+        "manages_verification": manages_verification,
         "speculator": f"{type(speculator).__module__}.{type(speculator).__qualname__}",
         "num_draft_slots": req_states.num_speculative_steps,
         "num_model_slots": 0 if config.drafter == "ngram" else speculator.num_speculative_steps,
@@ -97,11 +98,8 @@ def _replace_verification_manager(device: torch.device) -> None:
     """Put our manager where vLLM looks up its own when it builds one, and our order of slots where its own asks."""
     from vllm.v1.worker.gpu.spec_decode import adaptive_verification as module
 
-    from hybrid_spark.kernels.assign_slots import assign_slots
+    from hybrid_spark.vllm_plugin import assignment
     from hybrid_spark.vllm_plugin.adaptive_verification import SurvivalVerificationManager
 
     module.AdaptiveVerificationManager = SurvivalVerificationManager
-    # As vLLM compiles its own; interpreted engines have no compiler.
-    module._assign_draft_token_budget_compiled = (
-        assign_slots if device.type == "cpu" else torch.compile(assign_slots, dynamic=True)
-    )
+    assignment.install(device)

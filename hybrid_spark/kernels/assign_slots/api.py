@@ -29,6 +29,8 @@ def assign_slots(
     request = torch.arange(num_reqs, device=survival.device)[:, None]
     rank_among_equals = num_steps * num_reqs - 1 - (position * num_reqs + request)
     key = torch.where(position < capacities[:, None], (bits << 32) | rank_among_equals, -1)
-    winners = key.flatten().topk(draft_budget).indices
-    capacities.zero_()
-    capacities.index_add_(0, winners // num_steps, torch.ones_like(winners, dtype=capacities.dtype))
+    flat = key.flatten()
+    winners = flat.topk(draft_budget).indices
+    # marked and summed, not added up one by one: the compiler vectorises it, and needs no atomics
+    admitted = torch.zeros_like(flat, dtype=torch.bool).index_fill_(0, winners, True)
+    torch.sum(admitted.view_as(key), dim=1, dtype=capacities.dtype, out=capacities)

@@ -10,13 +10,13 @@ __all__ = ["kernel_specs"]
 
 
 def kernel_specs() -> list[KernelSpec]:
-    """At the paper's K = 7 and L = 15, on float32 logits as vLLM keeps them."""
+    """At the paper's K = 7 and L = 15, on logits of the two types in which vLLM keeps a model's."""
     return [
         KernelSpec(
             kernel=point_mass_kernel,
-            variant="K 7 of L 15",
+            variant=f"K 7 of L 15, {dtype}",
             arguments={
-                "logits_ptr": "*fp32:16",
+                "logits_ptr": f"*{dtype}:16",
                 "logits_stride_row": "i32:16",
                 "logits_stride_slot": "i32:16",
                 "placed_ptr": "*i64:16",
@@ -29,4 +29,5 @@ def kernel_specs() -> list[KernelSpec]:
             constants={"NUM_SLOTS": 15, "NUM_MODEL_SLOTS": 7, "BLOCK": BLOCK_SIZE},
             num_warps=NUM_WARPS,
         )
+        for dtype in ("bf16", "fp32")
     ]

@@ -25,6 +25,8 @@ def point_mass_kernel(
     """One program: a block of one slot's logits of one request; slots that hold no copied token end at once."""
     request = tl.program_id(0)
     slot = tl.program_id(1)
+    if (slot >= NUM_MODEL_SLOTS) & (tl.program_id(2) > 0):
+        return  # a tail slot is two stores, which the first program makes
     num_tokens = tl.load(num_tokens_ptr + request)
     num_model_tokens = tl.load(num_model_tokens_ptr + request)
     if (slot >= num_tokens) | (slot < num_model_tokens):
@@ -34,10 +36,11 @@ def point_mass_kernel(
     slot_ptr = logits_ptr + row * logits_stride_row + slot.to(tl.int64) * logits_stride_slot
     if slot >= NUM_MODEL_SLOTS:
         # The draft model never writes here: everything but the last 0 is still -inf.
-        if tl.program_id(2) == 0:
-            placed_slot_ptr = placed_ptr + row * NUM_SLOTS + slot
-            before = tl.load(placed_slot_ptr)
-            tl.store(slot_ptr + before, tl.where(before == token, 0.0, -float("inf")))
+        placed_slot_ptr = placed_ptr + row * NUM_SLOTS + slot
+        before = tl.load(placed_slot_ptr)
+        tl.store(slot_ptr + before, tl.where(before == token, 0.0, -float("inf")))
+        # A copied token past the draft's vocabulary has no logit here: the row stays all -inf.
+        if (token >= 0) & (token < vocab_size):
             tl.store(slot_ptr + token, 0.0)
             tl.store(placed_slot_ptr, token)
     else:

@@ -47,7 +47,9 @@ def select_chains_kernel(
     draft_ptrs = draft_tokens_ptr + (row * draft_tokens_stride)[:, None] + slot
     draft = tl.load(draft_ptrs, mask=in_draft, other=0)
     confidence_ptrs = draft_confidence_ptr + (row * draft_confidence_stride)[:, None] + slot
-    draft_survival = tl.cumprod(tl.load(confidence_ptrs, mask=in_draft, other=0.0), axis=1)
+    confidence = tl.load(confidence_ptrs, mask=in_draft, other=0.0)
+    # A confidence that is no number is none: the bits of a NaN would rank before every other slot's.
+    draft_survival = tl.cumprod(tl.where(confidence == confidence, confidence, 0.0), axis=1)
 
     match_length = tl.load(match_length_ptr + row, mask=in_batch, other=0)
     num_ngram = tl.load(ngram_num_tokens_ptr + row, mask=in_batch, other=0)

@@ -56,6 +56,25 @@ def test_a_tail_slot_forgets_the_token_of_the_step_before() -> None:
         assert _mass(logits[1, 2]) == [token]
 
 
+@pytest.mark.parametrize("token", [-1, VOCAB_SIZE])
+def test_a_token_that_the_draft_model_does_not_know_touches_no_other_slot(token: int) -> None:
+    logits, placed = _logits()
+    _write(logits, placed, [1], [[1, 2, 9, 0, 0]], [3], [2])
+    before = logits.clone()
+    _write(logits, placed, [1], [[1, 2, token, 0, 0]], [3], [2])
+    before[1, 2] = -float("inf")
+    assert torch.equal(logits, before)
+    _write(logits, placed, [1], [[1, 2, 4, 0, 0]], [3], [2])
+    assert _mass(logits[1, 2]) == [4]
+
+
+def test_logits_of_half_the_width_hold_them_exactly() -> None:
+    logits, placed = _logits()
+    logits = logits.to(torch.bfloat16)
+    _write(logits, placed, [2], [[5, 6, 7, 8, 0]], [4], [0])
+    assert [_mass(logits[2, slot]) for slot in range(4)] == [[5], [6], [7], [8]]
+
+
 # Interpreted, vLLM's kernel computes with -inf in lanes past the vocabulary and masks the result.
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("temperature", [0.7, 1.0])

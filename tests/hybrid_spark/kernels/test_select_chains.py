@@ -233,6 +233,11 @@ def test_extreme_coefficients_do_not_overflow():
     assert result.survival[0, :6].tolist() == pytest.approx([1.0, 1.0, 1.0, 0.0, 0.0, 0.0], abs=1e-30)
 
 
+def test_a_confidence_that_is_no_number_is_none():
+    inputs = inputs_of([Request(DRAFT, [1.0, float("nan")], [7])])
+    assert select_chains("dspark", *inputs, HALF, 0.2).survival[0, :3].tolist() == [1.0, 0.0, 0.0]
+
+
 def test_scan_output_is_taken_as_it_is():
     contexts = [[1, 2, 3, 4, 5, 60, 61, 1, 2, 3, 4, 5], [1, 2, 3]]
     token_ids = torch.zeros((2, 12), dtype=torch.int32)

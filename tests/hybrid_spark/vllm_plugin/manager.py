@@ -36,10 +36,11 @@ def tensor_parallel_group(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> An
     from vllm.v1.worker.gpu.spec_decode import adaptive_verification as vllms
 
     from hybrid_spark.vllm_plugin import adaptive_verification as ours
+    from hybrid_spark.vllm_plugin import chains
 
     group = SimpleNamespace(rank_in_group=0, world_size=1, broadcast_object=lambda value, src: value)
     group.__dict__.update(changes)
-    for module in (ours, vllms):
+    for module in (ours, chains, vllms):
         monkeypatch.setattr(module, "get_tp_group", lambda: group)
     return group
 

@@ -208,6 +208,23 @@ def test_dsparks_confidences_are_multiplied_where_there_are_no_chains(states: An
     assert manager._confidence_probs[states.req_id_to_index["b"]].tolist() == pytest.approx(expected)
 
 
+def test_a_confidence_that_is_no_number_is_none(states: Any) -> None:
+    config = plugin_config(drafter="dspark", coefficients="", cost_model="paper")
+    manager = make_manager(states, config, num_seeded_slots=NUM_SLOTS)
+    confidence = torch.full((1, NUM_SLOTS), 0.5, device=DEVICE)
+    confidence[0, 1] = float("nan")
+    manager.record_confidences(confidence, _batch(states, "a"))
+    assert manager._confidence_probs[states.req_id_to_index["a"]].tolist() == [0.5] + [0.0] * (NUM_SLOTS - 1)
+
+
+def test_rank_0s_confidences_hold_where_there_are_no_chains(states: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tensor_parallel_group(monkeypatch, world_size=2, rank_in_group=1, broadcast=lambda tensor, src: tensor.fill_(0.5))
+    config = plugin_config(drafter="dspark", coefficients="", cost_model="paper")
+    manager = make_manager(states, config, num_seeded_slots=NUM_SLOTS)
+    manager.record_confidences(torch.full((1, NUM_SLOTS), 0.25, device=DEVICE), _batch(states, "a"))
+    assert float(manager._confidence_probs[states.req_id_to_index["a"], 0]) == 0.5
+
+
 def test_rank_0_decides_for_all_tensor_parallel_ranks(states: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Any] = []
 

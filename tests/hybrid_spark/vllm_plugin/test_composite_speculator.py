@@ -12,7 +12,14 @@ from hybrid_spark import reference
 from hybrid_spark.estimator import Coefficients
 from hybrid_spark.vllm_plugin.chains import ChainSelector
 from hybrid_spark.vllm_plugin.config import PluginConfig, PluginConfigError
-from tests.hybrid_spark.vllm_plugin.manager import DEVICE, NUM_SLOTS, VOCAB_SIZE, plugin_config, request_states
+from tests.hybrid_spark.vllm_plugin.manager import (
+    DEVICE,
+    NUM_SLOTS,
+    VOCAB_SIZE,
+    plugin_config,
+    request_states,
+    tensor_parallel_group,
+)
 
 NUM_STATES, K = 4, 7
 CONTEXTS = {
@@ -25,6 +32,7 @@ CONTEXTS = {
 
 @pytest.fixture
 def states(monkeypatch: pytest.MonkeyPatch) -> Any:
+    tensor_parallel_group(monkeypatch)
     states = request_states(monkeypatch, NUM_STATES)
     for name, context in CONTEXTS.items():
         states.add_request(name, len(context), context, 0, 32)
@@ -105,6 +113,30 @@ def test_chains_are_the_references(states: Any, monkeypatch: pytest.MonkeyPatch,
         survival = speculator.chains.selection.survival[i]
         torch.testing.assert_close(survival[:length].cpu(), torch.tensor(expected.survival, dtype=torch.float32))
         assert not survival[length:].any()
+
+
+def test_every_tensor_parallel_rank_keeps_the_chain_that_rank_0_keeps(
+    states: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second rank's own confidences would keep DSpark's chain."""
+    names, sent = ["copy"], list[torch.Tensor]()
+
+    def broadcast(tensor: torch.Tensor, src: int) -> torch.Tensor:
+        assert src == 0
+        sent.append(tensor.clone())
+        return tensor.copy_(sent[0])
+
+    kept = []
+    for rank, confidence in enumerate((0.0, 1.0)):
+        tensor_parallel_group(monkeypatch, world_size=2, rank_in_group=rank, broadcast=broadcast)
+        drafts = _Drafts(names)
+        drafts.tokens[:] = 1  # another chain than the copied one: the value rule decides
+        drafts.confidence[:] = confidence
+        speculator = _speculator(monkeypatch, states, drafts, plugin_config())
+        kept.append(_propose(speculator, states, names, [1]).tolist())
+        assert speculator.chains.selection.source[0] == 1
+    assert kept[0] == kept[1]
+    assert [float(tensor[0, 0]) for tensor in sent] == [0.0, 1.0]
 
 
 def test_a_request_in_the_middle_of_its_prefill_keeps_dsparks_chain(
@@ -202,6 +234,9 @@ def test_a_checkpoint_that_drafts_more_than_there_are_slots_is_refused(states: A
 
     assert num_model_slots(SimpleNamespace(block_size=7)) == 7
     assert num_model_slots(SimpleNamespace(block_size=8, sample_from_anchor=False)) == 7
+    assert num_model_slots(SimpleNamespace(dspark_block_size=7)) == 7
+    with pytest.raises(PluginConfigError, match="must have block_size or dspark_block_size"):
+        num_model_slots(SimpleNamespace(block_size=None))
     spec = SimpleNamespace(draft_model_config=SimpleNamespace(hf_config=SimpleNamespace(block_size=16)))
     with pytest.raises(PluginConfigError, match="at most 15 tokens, got 16"):
         CompositeSpeculator(plugin_config(), SimpleNamespace(speculative_config=spec), DEVICE, states)

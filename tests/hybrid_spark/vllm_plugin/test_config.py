@@ -46,12 +46,19 @@ HYBRID = {"arm": "h", "proof_dir": "p", "drafter": "hybrid", "verification": "ad
 )
 def test_defaults_depend_on_the_drafter(drafter: str, policy: str, cost_model: str, manages: bool) -> None:
     config = PluginConfig(**{**HYBRID, "drafter": drafter})
-    assert (config.policy, config.cost_model, config.manages_verification) == (policy, cost_model, manages)
+    assert (config.policy, config.cost_model, config.manages_verification(1)) == (policy, cost_model, manages)
 
 
 def test_dspark_keeps_vllms_manager_unless_something_of_ours_is_asked_for(tmp_path: Path) -> None:
     for changes in ({"cost_model": "paper"}, {"record_steps": str(tmp_path)}):
-        assert PluginConfig(**{**HYBRID, "drafter": "dspark", **changes}).manages_verification
+        assert PluginConfig(**{**HYBRID, "drafter": "dspark", **changes}).manages_verification(1)
+
+
+def test_dspark_on_several_ranks_has_a_manager_that_decides_once() -> None:
+    config = PluginConfig(**{**HYBRID, "drafter": "dspark"})
+    assert config.manages_verification(2)
+    assert config.cost_model == "vllm"
+    assert not PluginConfig(**{**HYBRID, "drafter": "dspark", "verification": "all"}).manages_verification(2)
 
 
 @pytest.mark.parametrize(

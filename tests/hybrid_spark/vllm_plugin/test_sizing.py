@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hybrid_spark import reference
 from hybrid_spark.cost_model import CostModel
-from hybrid_spark.vllm_plugin.profiling import NUM_REPLAYS, StepProfile, reference_cost_model
+from hybrid_spark.vllm_plugin.profiling import NUM_REPLAYS, StepProfile, StepTime, reference_cost_model
 from hybrid_spark.vllm_plugin.sizing import PaperCosts, VllmCosts, size_slots
 
 MAX_TOKENS = 256
@@ -100,22 +100,47 @@ def test_vllms_tables_price_a_slot_by_its_mean_over_a_filled_batch() -> None:
     np.testing.assert_array_equal(costs.curve(1, 1, 999, 20), 1.0 + verify_ms[1:22])
 
 
-def test_a_profile_of_known_times_gives_the_model_back() -> None:
-    profile = StepProfile(
+BASE_S, TOKEN_S, CONTEXT_TOKEN_S, EAGER_S, DRAFTER_S = 5e-3, 1e-5, 1e-8, 2e-3, 1e-4
+
+
+def _profile() -> StepProfile:
+    return StepProfile(
         [1, 8, 32, 64], max_num_reqs=8, max_num_tokens=256, num_slots_per_request=15, max_context_len=1024
     )
-    base_s, token_s, context_token_s, eager_s = 5e-3, 1e-5, 1e-8, 2e-3
-    step_s = []
+
+
+def _times(profile: StepProfile, *, launch_gaps_s: float = 0.0) -> list[StepTime]:
+    """Steps as vLLM runs them: a graph of N tokens takes N requests, up to the most, whatever was asked for."""
+    times = []
     for arguments in profile.steps():
-        num_tokens = arguments["num_tokens"]
-        context = arguments["context_len"] * min(num_tokens, 8)
-        step_s.append(base_s + token_s * num_tokens + context_token_s * context + eager_s * (num_tokens > 64))
+        num_tokens, graphed = arguments["num_tokens"], arguments["num_tokens"] <= 64
         assert num_tokens <= 256
-    model = profile.model(step_s)
-    assert len(step_s) % NUM_REPLAYS == 0
+        context = arguments["context_len"] * min(num_tokens, 8)
+        forward_s = BASE_S + TOKEN_S * num_tokens + CONTEXT_TOKEN_S * context + EAGER_S * (not graphed)
+        num_reqs = min(num_tokens, 8)
+        drafter_s = DRAFTER_S * num_reqs + launch_gaps_s * (not graphed)
+        times.append(StepTime(forward_s, drafter_s, num_reqs, graphed))
+    return times
+
+
+@pytest.mark.parametrize("launch_gaps_s", [0.0, 7e-3])
+def test_a_profile_of_known_times_gives_the_model_back(launch_gaps_s: float) -> None:
+    profile = _profile()
+    times = _times(profile, launch_gaps_s=launch_gaps_s)
+    model = profile.model(times)
+    assert len(times) % NUM_REPLAYS == 0
     assert profile.request_counts == [1, 2, 4]  # 5 and more filled requests exceed the graphs
     assert model.capture_limit == 64
-    assert model.slot_cost_s(3) == pytest.approx(token_s)
-    assert model.context_token_s == pytest.approx(context_token_s)
-    assert float(model.token_cost_s(200)) == pytest.approx(base_s + 200 * token_s + eager_s)
-    assert float(model.token_cost_s(20)) == pytest.approx(base_s + 20 * token_s)
+    # the filled pass drafts for more requests than it was asked for, which is no part of a slot's cost
+    assert model.slot_cost_s(1) == pytest.approx(TOKEN_S)
+    assert model.slot_cost_s(3) == pytest.approx(TOKEN_S)
+    assert model.context_token_s == pytest.approx(CONTEXT_TOKEN_S)
+    assert float(model.token_cost_s(1)) == pytest.approx(BASE_S + TOKEN_S + DRAFTER_S)
+    assert float(model.token_cost_s(20)) == pytest.approx(BASE_S + 20 * TOKEN_S + 8 * DRAFTER_S)
+    assert float(model.token_cost_s(200)) == pytest.approx(BASE_S + 200 * TOKEN_S + EAGER_S + 8 * DRAFTER_S)
+
+
+def test_without_a_graph_the_drafter_takes_what_it_took() -> None:
+    profile = StepProfile([], max_num_reqs=2, max_num_tokens=64, num_slots_per_request=15, max_context_len=1024)
+    model = profile.model([StepTime(BASE_S, 1e-3, 2, False) for _ in profile.steps()])
+    assert float(model.token_cost_s(2)) == pytest.approx(BASE_S + 1e-3)
