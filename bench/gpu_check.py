@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -177,12 +178,8 @@ def run_on(
 
     checks = guarded("kernels", lambda: check_kernels(rng, name, sizes["batches"], say=say))
     for dtype in dtypes:
-        checks += guarded(
-            "verification",
-            lambda dtype=dtype: check_verification(
-                rng, device, *sizes["verification"], dtype=dtype, num_replays=sizes.get("num_replays", 0)
-            ),
-        )
+        verify = partial(check_verification, rng, device, *sizes["verification"], dtype=dtype)
+        checks += guarded("verification", partial(verify, num_replays=sizes.get("num_replays", 0)))
     if device:
         checks += guarded("compiled slots", compile_slots)
         checks += guarded("step", lambda: check_step(rng, device, *sizes["step"]))

@@ -12,7 +12,7 @@ import torch._dynamo.utils
 __all__ = ["CudaDevice"]
 
 _WARM_UP_CALLS = 3
-_HOST_CALLS = 50
+_HOST_CALLS = 20
 _BUSY_LAUNCHES = 200
 
 

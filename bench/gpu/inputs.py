@@ -59,7 +59,7 @@ def make_context(rng: np.random.Generator, kind: str, length: int) -> NDArray[np
         kind: one of KINDS; "edit" repeats its first half with 2% of the tokens changed.
         length: tokens.
     """
-    text = _BAG[rng.integers(0, len(_BAG), length)]
+    text: NDArray[np.integer] = _BAG[rng.integers(0, len(_BAG), length)]
     if kind == "edit":
         half = length // 2
         text[half:] = np.where(rng.random(length - half) < 0.02, text[half:], np.resize(text[:half], length - half))

@@ -7,16 +7,16 @@ from typing import Any
 
 __all__ = ["format_checks", "format_steps", "format_timings"]
 
-_COLUMNS = {
-    "scan": ("scan", "cold"),
-    "(warm)": ("scan", "warm"),
-    "+select": ("scan+select", "cold"),
-    "(warm) ": ("scan+select", "warm"),
-    "copy": ("copy", "cold"),
-    "(warm)  ": ("copy", "warm"),
-    "O(Ln^2)": ("quadratic scan", "cold"),
-    "host": ("scan+select", "host"),
-}
+_COLUMNS = (
+    ("scan", ("scan", "cold")),
+    ("(warm)", ("scan", "warm")),
+    ("+select", ("scan+select", "cold")),
+    ("(warm)", ("scan+select", "warm")),
+    ("copy", ("copy", "cold")),
+    ("(warm)", ("copy", "warm")),
+    ("O(Ln^2)", ("quadratic scan", "cold")),
+    ("host", ("scan+select", "host")),
+)
 _STEP_COLUMNS = {
     "+select": "scan_select_us",
     "length": "valid_length_us",
@@ -37,14 +37,14 @@ def format_timings(timings: Sequence[Mapping[str, Any]]) -> str:
     for item in timings:
         size = (item["num_requests"], item["context_len"], item["max_len"], item["kind"])
         sizes.setdefault(size, {})[item["implementation"], item["cache"]] = item["median_us"]
-    header = f"{'B':>4}{'context':>9}{'table':>8}  {'kind':<11}" + "".join(f"{title.strip():>9}" for title in _COLUMNS)
+    header = f"{'B':>4}{'context':>9}{'table':>8}  {'kind':<11}" + "".join(f"{title:>9}" for title, _ in _COLUMNS)
     lines = [
         "median us; L2 cold, or (warm); host: to launch scan and selection eagerly",
         header + f"{'/copy':>8}{'speedup':>9}",
     ]
     for (num_requests, context_len, max_len, kind), median in sizes.items():
         line = f"{num_requests:>4}{context_len:>9}{max_len:>8}  {kind:<11}"
-        line += "".join(f"{median[column]:>9.1f}" for column in _COLUMNS.values())
+        line += "".join(f"{median[column]:>9.1f}" for _, column in _COLUMNS)
         ours, copy, quadratic = (median[name, "cold"] for name in ("scan+select", "copy", "quadratic scan"))
         lines.append(line + f"{ours / copy:>8.2f}{quadratic / ours:>9.1f}")
     lines.append("/copy: +select over copy, cold; speedup: O(Ln^2) over +select, cold")

@@ -94,9 +94,8 @@ class Verification:
         self.num_tokens.copy_(torch.from_numpy(num_tokens))
         self.num_model_tokens.copy_(torch.from_numpy(num_model))
         # The draft model rewrites its slots at every step, and only those.
-        self.logits[:, :NUM_MODEL_SLOTS].copy_(
-            torch.from_numpy(rng.standard_normal((len(self.logits), NUM_MODEL_SLOTS, 1), np.float32))
-        )
+        drafted = torch.from_numpy(rng.standard_normal((len(self.logits), NUM_MODEL_SLOTS, 1), np.float32))
+        self.logits[:, :NUM_MODEL_SLOTS] = drafted.to(self.logits)  # spread over the vocabulary there, not on the host
 
     def expected_logits(self) -> torch.Tensor:
         """What `place` has to leave in the rows of the batch and everywhere else, [N, L, V]."""

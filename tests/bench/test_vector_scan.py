@@ -9,6 +9,8 @@ from bench.gpu.inputs import KINDS, make_context
 from bench.gpu.vector_scan import vector_scan
 from hybrid_spark import reference
 
+pytestmark = pytest.mark.slow
+
 
 def assert_same(context):
     found, expected = vector_scan(np.asarray(context, np.int32)), reference.scan(context)
