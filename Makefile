@@ -56,7 +56,8 @@ bench: env
 	$(PY) bench/replay.py
 	$(PY) bench/report.py  # a report of 2,000 cells: time, memory, and how often its intervals hold the truth
 
-# The one target without an environment: a GPU machine brings its own torch and Triton.
+# The one target without an environment: a GPU machine brings its own torch and Triton. make exits 2 whatever failed; CI
+# runs the script, which exits 1 on a failed check and 2 if it cannot run.
 gpu-check:
 	@"$(PYTHON)" bench/gpu_check.py $(if $(JSON),--json "$(JSON)")
 

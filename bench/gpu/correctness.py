@@ -11,6 +11,7 @@ import torch
 
 from bench.gpu.checks import Check, check_problems
 from bench.gpu.inputs import Drafts, make_batch, make_drafts
+from bench.gpu.vector_scan import vector_scan
 from hybrid_spark import reference
 from hybrid_spark.estimator import Coefficients
 from hybrid_spark.kernels import ChainSelection, NgramScanOutput, ngram_scan, pack_coefficients, select_chains
@@ -22,21 +23,21 @@ MODEL = "Qwen3-4B"
 RELATIVE_TOLERANCE, ABSOLUTE_TOLERANCE = 1e-5, 1e-7
 """For float32 products of up to 15 factors against float64, as in the tests."""
 NEAR_TIE = 1e-5
-"""Chain values closer than this (relative to the larger one, at least 1) may be told apart either way."""
+"""Chain values closer than this (relative to the larger one, at least 1) may be told apart either way; not where no
+slot of either chain is worth its price: both values are then exactly 0, in float32 too, and the n-gram chain wins."""
 _SCAN_FIELDS = ("tokens", "num_tokens", "match_length", "agreement", "copy_length")
 _CHAIN_FIELDS = ("tokens", "num_tokens", "source", "num_model_tokens")
 _POISON = 0x0F0F0F0F
 _NUM_SPARE_ROWS = 2
-_PRICES = (0.0, 0.05, 0.2, 0.309, 0.7)
+_PRICES = (0.0, 0.05, 0.2, 0.309, 0.7, 0.999)
+"""Taken in turn, the last for the largest batch: at 0.999 many chains are worth nothing."""
 
 
 def check_kernels(
     rng: np.random.Generator,
     device: torch.device | str,
-    num_rows: Sequence[int],
-    context_lengths: Sequence[int],
+    sizes: Sequence[tuple[int, int]],
     *,
-    num_rounds: int = 1,
     say: Callable[[str], None] = lambda line: None,
 ) -> list[Check]:
     """Compare ngram_scan and select_chains under every policy with their references.
@@ -44,22 +45,24 @@ def check_kernels(
     Args:
         rng: where the inputs come from.
         device: where the kernels run.
-        num_rows: batch sizes.
-        context_lengths: tokens of a row of the table.
-        num_rounds: batches of each size.
+        sizes: rows and tokens of a row of the table, for each batch.
         say: takes a line on each size that is done.
 
     Returns:
-        One check a kernel and policy, and one of what the random inputs covered.
+        One check a kernel and policy, one of the NumPy scan that ngram_scan is compared with, and one of what the
+        random inputs covered.
     """
     coefficients = Coefficients.load(MODEL)
     packed = pack_coefficients(coefficients, device)
-    problems: dict[str, list[str]] = {name: [] for name in ("ngram_scan", *(f"select_chains {p}" for p in Policy))}
+    names = ("ngram_scan", *(f"select_chains {policy}" for policy in Policy))
+    problems: dict[str, list[str]] = {name: [] for name in names}
+    vector_problems: list[str] = []
     seen: Counter[str] = Counter()
-    sizes = [(rows, length) for rows in num_rows for length in context_lengths for _ in range(num_rounds)]
-    for rows, max_len in sizes:
+    for number, (rows, max_len) in enumerate(sizes, start=1):
         batch = make_batch(rng, rows, max_len, device)
-        matches = [reference.scan(context) for context in batch.contexts]
+        matches = [vector_scan(context) for context in batch.contexts]
+        if repr(matches[0]) != repr(reference.scan(batch.contexts[0])):
+            vector_problems.append(f"{rows} x {max_len}: the NumPy scan of row 0 differs from the definition's")
         out = poison(NgramScanOutput.allocate(rows + _NUM_SPARE_ROWS, max_len, device))
         scan = ngram_scan(batch.token_ids, batch.lengths, row_index=batch.row_index, active=batch.active, out=out)
         where = f"{rows} x {max_len}"
@@ -70,25 +73,27 @@ def check_kernels(
         seen["drafts cut short"] += sum(0 < len(match.tokens) < 15 for match in matches)
         num_draft, dtype = [(7, torch.int64), (7, torch.int32), (3, torch.int64), (15, torch.int32)][rng.integers(4)]
         drafts = make_drafts(rng, matches, num_draft, device, dtype)
-        price = float(rng.choice(_PRICES))
+        price = _PRICES[(number - len(sizes) - 1) % len(_PRICES)]
         for policy in Policy:
             chains = poison(ChainSelection.allocate(rows + _NUM_SPARE_ROWS, device, token_dtype=dtype))
             select_chains(policy, drafts.tokens, drafts.confidence, scan, packed, price, out=chains)
-            expected, ties = expected_chains(policy, matches, drafts, coefficients, price)
+            expected, near_ties, ties = expected_chains(policy, matches, drafts, coefficients, price)
             problems[f"select_chains {policy}"] += [
                 f"{where}, K {num_draft}, price {price}: {text}"
-                for text in selection_differences(chains, expected, ties)
+                for text in selection_differences(chains, expected, near_ties)
             ]
             if policy is Policy.PROPOSED:
                 seen["n-gram chains kept"] += sum(chain.source == "ngram" for chain in expected)
                 seen["DSpark chains kept"] += sum(chain.source == "dspark" for chain in expected)
-                seen["near ties skipped"] += sum(ties)
+                seen["near ties skipped"] += sum(near_ties)
+                seen["ties at value 0"] += sum(ties)
             if policy is Policy.EXTENSION:
                 seen["chains extended"] += sum(len(chain.tokens) > num_draft for chain in expected)
         say(f"compared {where}: {seen['rows matched']} of {seen['rows']} rows matched so far")
     checks = [
         check_problems(name, found, f"{seen['rows']} rows equal the reference's") for name, found in problems.items()
     ]
+    checks.insert(1, check_problems("NumPy scan", vector_problems, f"equals the definition on {len(sizes)} contexts"))
     missing = [name for name, count in seen.items() if count == 0 and name != "near ties skipped"]
     counts = ", ".join(f"{count} {name}" for name, count in seen.items())
     detail = f"no {', no '.join(missing)}: try another --seed" if missing else counts
@@ -156,24 +161,25 @@ def expected_chains(
     drafts: Drafts,
     coefficients: Coefficients,
     price: float,
-) -> tuple[list[reference.Chain], list[bool]]:
-    """The reference's chains, and whether each was too close to call in float32."""
+) -> tuple[list[reference.Chain], list[bool], list[bool]]:
+    """The reference's chains; whether each was too close to call in float32; whether it was a tie at value 0."""
     policy = Policy(policy)
-    chains, ties = [], []
+    chains, near_ties, ties = [], [], []
     by_value = policy in (Policy.PROPOSED, Policy.NO_CONTAINS, Policy.EXPECTED_LENGTH)
     rows = zip(matches, drafts.tokens.cpu().numpy(), drafts.confidence.cpu().numpy(), strict=True)
     for match, tokens, confidence in rows:
         acceptance = reference.acceptance(coefficients, match)
         chains.append(reference.select(policy, tokens, confidence, match, acceptance, price))
         paid = 0.0 if policy is Policy.EXPECTED_LENGTH else price
-        values = [
-            reference.chain_value(np.cumprod(chain, dtype=np.float64), paid) for chain in (acceptance, confidence)
-        ]
+        survivals = [np.cumprod(chain, dtype=np.float64) for chain in (acceptance, confidence)]
+        values = [reference.chain_value(survival, paid) for survival in survivals]
         contained = len(match.tokens) > len(tokens) and np.array_equal(match.tokens[: len(tokens)], tokens)
-        decided = contained and policy is not Policy.NO_CONTAINS
+        compared = by_value and match.match_length > 0 and (not contained or policy is Policy.NO_CONTAINS)
+        worthless = all((survival <= paid * (1 - NEAR_TIE)).all() for survival in survivals)
         near = abs(values[0] - values[1]) <= NEAR_TIE * max(1.0, *values)
-        ties.append(by_value and match.match_length > 0 and not decided and near)
-    return chains, ties
+        near_ties.append(compared and near and not worthless)
+        ties.append(compared and worthless)
+    return chains, near_ties, ties
 
 
 def poison(buffers: Any) -> Any:

@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable
 
 import torch
+import torch._dynamo.utils
 
 __all__ = ["CudaDevice"]
 
 _WARM_UP_CALLS = 3
-_HOST_CALLS = 50
+_HOST_CALLS = 20
 _BUSY_LAUNCHES = 200
 
 
@@ -41,6 +42,20 @@ class CudaDevice:
             "driver": _driver_version(),
             "cuda": torch.version.cuda,
         }
+
+    @property
+    def num_multiprocessors(self) -> int:
+        """Multiprocessors of the GPU."""
+        return int(torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count)
+
+    def compile(self, function: Callable[..., None]) -> Callable[..., None]:
+        """The function as hybrid_spark.vllm_plugin.speculators has it compiled."""
+        compiled: Callable[..., None] = torch.compile(function, dynamic=True)
+        return compiled
+
+    def num_compiled_graphs(self) -> int:
+        """Graphs that torch has compiled in this process."""
+        return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
 
     def synchronize(self) -> None:
         """Wait for the device."""

@@ -11,13 +11,14 @@ import torch
 
 from bench.gpu.checks import Check, check_no_sync, check_problems
 from bench.gpu.correctness import MODEL, expected_chains, poison, scan_differences, selection_differences
-from bench.gpu.inputs import Drafts, make_context, make_drafts
+from bench.gpu.inputs import NUM_SPARE_ROWS, Drafts, make_batch, make_drafts
+from bench.gpu.vector_scan import vector_scan
 from hybrid_spark import reference
 from hybrid_spark.estimator import Coefficients
 from hybrid_spark.kernels import ChainSelection, NgramScanOutput, ngram_scan, pack_coefficients, select_chains
 from hybrid_spark.kernels.ngram_scan.api import GPU_BLOCK_SIZE
 
-__all__ = ["MEMORY_LIMIT_BYTES", "Step", "check_memory", "check_step", "make_step"]
+__all__ = ["MEMORY_LIMIT_BYTES", "Step", "check_memory", "check_step", "empty_step", "make_step"]
 
 MEMORY_LIMIT_BYTES = 64_000_000
 """Added device memory for 128 requests, the token table not counted."""
@@ -31,9 +32,9 @@ class Step:
     """Inputs, outputs and scratch of one step; a call scans and selects."""
 
     token_ids: torch.Tensor
-    """int32[B, max_len]."""
+    """int32[N, max_len]."""
     lengths: torch.Tensor
-    """int32[B]."""
+    """int32[N]."""
     row_index: torch.Tensor
     """int64[B]."""
     active: torch.Tensor
@@ -68,70 +69,90 @@ class Step:
         """A host synchronization, to see that the check for them finds one."""
         return int(self.chains.num_tokens.sum().item())
 
-    def fill(self, rng: np.random.Generator, kind: str) -> list[reference.NgramMatch]:
-        """Put other inputs into the same buffers and poison the outputs.
+    def fill(self, rng: np.random.Generator) -> list[reference.NgramMatch]:
+        """Put another batch into the same buffers (contexts, lengths, rows, active requests) and poison the outputs.
 
         Returns:
-            The reference's scan of each row.
+            The scan of each request by NumPy.
         """
-        num_rows, max_len = self.token_ids.shape
-        contexts = [make_context(rng, kind, max_len) for _ in range(num_rows)]
-        self.token_ids.copy_(torch.from_numpy(np.stack(contexts)))
-        self.row_index.copy_(torch.arange(num_rows))
-        matches = [reference.scan(context) for context in contexts]
+        num_requests, max_len = len(self.row_index), self.token_ids.shape[1]
+        batch = make_batch(rng, num_requests, max_len, "cpu")
+        for name in ("token_ids", "lengths", "row_index", "active"):
+            getattr(self, name).copy_(getattr(batch, name))
+        matches = [vector_scan(context) for context in batch.contexts]
         drafts = make_drafts(rng, matches, NUM_DRAFT, "cpu")
         self.draft_tokens.copy_(drafts.tokens)
         self.draft_confidence.copy_(drafts.confidence)
+        self.poison()
+        return matches
+
+    def poison(self) -> None:
+        """Fill the outputs with what no kernel writes."""
         for buffers in (self.scanned, self.chains):
             poison(buffers)
-        return matches
+
+    def outputs(self) -> dict[str, torch.Tensor]:
+        """Every tensor that a call writes."""
+        return {
+            f"{type(buffers).__name__}.{name}": getattr(buffers, name)
+            for buffers in (self.scanned, self.chains)
+            for name in buffers.__slots__
+            if isinstance(getattr(buffers, name), torch.Tensor)
+        }
 
     def differences(self, matches: Sequence[reference.NgramMatch]) -> list[str]:
         """What the outputs hold otherwise than the reference computes from the inputs."""
         drafts = Drafts(tokens=self.draft_tokens, confidence=self.draft_confidence)
-        chains, ties = expected_chains(POLICY, matches, drafts, Coefficients.load(MODEL), SLOT_PRICE)
+        chains, ties, _ = expected_chains(POLICY, matches, drafts, Coefficients.load(MODEL), SLOT_PRICE)
         return scan_differences(self.scanned, matches) + selection_differences(self.chains, chains, ties)
 
 
-def make_step(token_ids: torch.Tensor, device: torch.device | str, rng: np.random.Generator) -> Step:
-    """A step over whole rows, with random drafts.
+def make_step(rng: np.random.Generator, num_requests: int, token_ids: torch.Tensor, device: torch.device | str) -> Step:
+    """A step over the first rows of a token table, whole rows, with random drafts.
 
     Args:
-        token_ids: int32[B, max_len] on the CPU.
-        device: where it runs.
         rng: where the drafts come from.
+        num_requests: B.
+        token_ids: int32[N, max_len] on the CPU.
+        device: where it runs.
     """
     num_rows, max_len = token_ids.shape
     none = reference.NgramMatch(tokens=np.empty(0, np.int64), match_length=0, agreement=0, copy_length=0)
-    drafts = make_drafts(rng, [none] * num_rows, NUM_DRAFT, "cpu")
+    drafts = make_drafts(rng, [none] * num_requests, NUM_DRAFT, "cpu")
     return Step(
         token_ids=token_ids.to(device),
         lengths=torch.full((num_rows,), max_len, dtype=torch.int32, device=device),
-        row_index=torch.arange(num_rows, dtype=torch.int64, device=device),
-        active=torch.ones(num_rows, dtype=torch.int32, device=device),
+        row_index=torch.arange(num_requests, dtype=torch.int64, device=device),
+        active=torch.ones(num_requests, dtype=torch.int32, device=device),
         draft_tokens=drafts.tokens.contiguous().to(device),
         draft_confidence=drafts.confidence.contiguous().to(device),
         coefficients=pack_coefficients(Coefficients.load(MODEL), device),
-        scanned=NgramScanOutput.allocate(num_rows, max_len, device),
-        chains=ChainSelection.allocate(num_rows, device, token_dtype=torch.int64),
+        scanned=NgramScanOutput.allocate(num_requests, max_len, device),
+        chains=ChainSelection.allocate(num_requests, device, token_dtype=torch.int64),
     )
 
 
-def check_step(rng: np.random.Generator, device: Any, num_rows: int, max_len: int) -> list[Check]:
-    """Show that a step makes no host wait, allocates nothing, and can be captured and replayed on other inputs.
+def empty_step(rng: np.random.Generator, num_requests: int, max_len: int, device: torch.device | str) -> Step:
+    """A step that `fill` gives its inputs."""
+    table = torch.zeros((num_requests + NUM_SPARE_ROWS, max_len), dtype=torch.int32)
+    return make_step(rng, num_requests, table, device)
+
+
+def check_step(rng: np.random.Generator, device: Any, num_requests: int, max_len: int) -> list[Check]:
+    """Show that a step makes no host wait and allocates nothing.
 
     Args:
         rng: where the inputs come from.
         device: CudaDevice.
-        num_rows: B.
-        max_len: tokens of each context.
+        num_requests: B.
+        max_len: tokens of a row of the token table.
     """
-    step = make_step(torch.zeros((num_rows, max_len), dtype=torch.int32), device.name, rng)
-    matches = step.fill(rng, "edit")
+    step = empty_step(rng, num_requests, max_len, device.name)
+    matches = step.fill(rng)
     step()  # compiles and loads
     step.read_back()
     device.synchronize()
-    checks = [_equal("step, launched", step.differences(matches))]
+    checks = [check_problems("step, launched", step.differences(matches), "equals the reference")]
 
     checks.append(check_no_sync("no host sync: torch", device, step, step.read_back))
     early, control_early = device.returns_before_device(step), device.returns_before_device(step.read_back)
@@ -140,13 +161,6 @@ def check_step(rng: np.random.Generator, device: Any, num_rows: int, max_len: in
     num_allocations = device.num_allocations(step)
     detail = f"{num_allocations} device allocations in a step"
     checks.append(Check(name="no allocation", passed=num_allocations == 0, detail=detail))
-
-    replay = device.capture(step)
-    for number, kind in enumerate(("edit", "periodic", "text"), start=1):
-        matches = step.fill(rng, kind)
-        replay()
-        device.synchronize()
-        checks.append(_equal(f"CUDA graph, replay {number} ({kind})", step.differences(matches)))
     return checks
 
 
@@ -173,7 +187,7 @@ def check_memory(
         token_ids = torch.zeros((num_requests, max_len), dtype=torch.int32)
 
         def allocate_and_run() -> Step:
-            step = make_step(token_ids, device.name, rng)
+            step = make_step(rng, num_requests, token_ids, device.name)
             step()
             return step
 
@@ -191,7 +205,3 @@ def check_memory(
 def _num_bytes(buffers: Any) -> int:
     tensors = (getattr(buffers, name) for name in buffers.__slots__)
     return sum(tensor.nbytes for tensor in tensors if isinstance(tensor, torch.Tensor))
-
-
-def _equal(name: str, differences: list[str]) -> Check:
-    return check_problems(name, differences, "equals the reference")

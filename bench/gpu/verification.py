@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 
 from bench.gpu.checks import Check, check_no_sync, check_problems
+from bench.gpu.graphs import NUM_REPLAYS, replay_differences
 from hybrid_spark import reference
 from hybrid_spark.kernels import assign_slots, write_point_masses
 
@@ -32,6 +34,8 @@ class Verification:
     admitted: torch.Tensor
     """int32[B]."""
     budget: int
+    slots: Callable[..., None]
+    """assign_slots, or its compiled form."""
     tokens: torch.Tensor
     """int64[B, L]."""
     num_tokens: torch.Tensor
@@ -39,14 +43,14 @@ class Verification:
     num_model_tokens: torch.Tensor
     """int32[B]."""
     logits: torch.Tensor
-    """float32[N, L, V]."""
+    """float32 or bfloat16[N, L, V]."""
     placed: torch.Tensor
     """int64[N, L]."""
 
     def assign(self) -> None:
         """Admit slots up to the budget."""
         self.admitted.copy_(self.scheduled)
-        assign_slots(self.survival, self.rows, self.admitted, self.budget, NUM_SLOTS)
+        self.slots(self.survival, self.rows, self.admitted, self.budget, NUM_SLOTS)
 
     def place(self) -> None:
         """Write the point masses."""
@@ -77,7 +81,7 @@ class Verification:
             [0.0, 0.5, 0.75, 0.9, 1.0, 1.0], (len(self.survival), NUM_SLOTS), p=[0.02] + [0.196] * 5
         )
         self.survival.copy_(torch.from_numpy(conditional.cumprod(axis=1).astype(np.float32)))
-        self.scheduled.copy_(torch.full((num_rows,), NUM_SLOTS))
+        self.scheduled.copy_(torch.from_numpy(rng.integers(NUM_SLOTS // 2 + 1, NUM_SLOTS + 1, num_rows)))
         vocab_size = self.logits.shape[2]
         self.tokens.copy_(torch.from_numpy(rng.integers(0, vocab_size, (num_rows, NUM_SLOTS))))
         num_tokens = rng.integers(0, NUM_SLOTS + 1, num_rows)
@@ -90,13 +94,12 @@ class Verification:
         self.num_tokens.copy_(torch.from_numpy(num_tokens))
         self.num_model_tokens.copy_(torch.from_numpy(num_model))
         # The draft model rewrites its slots at every step, and only those.
-        self.logits[:, :NUM_MODEL_SLOTS].copy_(
-            torch.from_numpy(rng.standard_normal((len(self.logits), NUM_MODEL_SLOTS, 1), np.float32))
-        )
+        drafted = torch.from_numpy(rng.standard_normal((len(self.logits), NUM_MODEL_SLOTS, 1), np.float32))
+        self.logits[:, :NUM_MODEL_SLOTS] = drafted.to(self.logits)  # spread over the vocabulary there, not on the host
 
     def expected_logits(self) -> torch.Tensor:
-        """What `place` has to leave in the rows of the batch and everywhere else, float32[N, L, V] on the CPU."""
-        logits = self.logits.cpu().clone()
+        """What `place` has to leave in the rows of the batch and everywhere else, [N, L, V]."""
+        logits = self.logits.clone()
         rows, tokens = self.rows.tolist(), self.tokens.tolist()
         counts = zip(self.num_model_tokens.tolist(), self.num_tokens.tolist(), strict=True)
         for row, chain, (num_model, num_tokens) in zip(rows, tokens, counts, strict=True):
@@ -105,26 +108,51 @@ class Verification:
                 logits[row, slot, chain[slot]] = 0.0
         return logits
 
-    def differences(self, expected_logits: torch.Tensor) -> list[str]:
-        """What the outputs hold otherwise than the references."""
+    def slot_differences(self) -> list[str]:
+        """Requests that were admitted otherwise than by the reference."""
         survivals = self.survival[self.rows].cpu().numpy()
-        wanted = reference.allocate(list(survivals), self.budget)
-        found = self.admitted.tolist()
-        differences = [
+        limited = [row[:count] for row, count in zip(survivals, self.scheduled.tolist(), strict=True)]
+        wanted = reference.allocate(limited, self.budget)
+        return [
             f"request {request} got {got} slots, expected {want}"
-            for request, (got, want) in enumerate(zip(found, wanted, strict=True))
+            for request, (got, want) in enumerate(zip(self.admitted.tolist(), wanted, strict=True))
             if got != want
         ]
-        different = (self.logits.cpu() != expected_logits).flatten(2).any(2).nonzero().tolist()
-        return differences + [f"draft logits of row {row}, slot {slot} differ" for row, slot in different]
+
+    def differences(self, expected_logits: torch.Tensor) -> list[str]:
+        """What the outputs hold otherwise than the references."""
+        different = (self.logits != expected_logits).any(2).nonzero().tolist()
+        return self.slot_differences() + [f"draft logits of row {row}, slot {slot} differ" for row, slot in different]
+
+    def redraft(self) -> None:
+        """Overwrite the slots of the draft model, and what was admitted."""
+        self.logits[:, :NUM_MODEL_SLOTS].fill_(1.0)
+        self.admitted.fill_(-1)
 
 
 def make_verification(
-    rng: np.random.Generator, num_rows: int, vocab_size: int, device: torch.device | str
+    rng: np.random.Generator,
+    num_rows: int,
+    vocab_size: int,
+    device: torch.device | str,
+    *,
+    dtype: torch.dtype = torch.float32,
+    budget: int | None = None,
+    slots: Callable[..., None] | None = None,
 ) -> Verification:
-    """A filled step of `num_rows` requests with a budget of a third of its slots."""
+    """A filled step.
+
+    Args:
+        rng: where the inputs come from.
+        num_rows: B.
+        vocab_size: V.
+        device: where it runs.
+        dtype: of the draft logits.
+        budget: slots to admit; a third of all if None.
+        slots: assign_slots if None.
+    """
     num_table_rows = num_rows + _NUM_SPARE_ROWS
-    logits = torch.full((num_table_rows, NUM_SLOTS, vocab_size), -float("inf"), device=device)
+    logits = torch.full((num_table_rows, NUM_SLOTS, vocab_size), -float("inf"), dtype=dtype, device=device)
 
     def zeros(*shape: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
         return torch.zeros(shape, dtype=dtype, device=device)
@@ -134,7 +162,8 @@ def make_verification(
         survival=zeros(num_table_rows, NUM_SLOTS, dtype=torch.float32),
         scheduled=zeros(num_rows),
         admitted=zeros(num_rows),
-        budget=num_rows * NUM_SLOTS // 3,
+        budget=num_rows * NUM_SLOTS // 3 if budget is None else budget,
+        slots=slots or assign_slots,
         tokens=zeros(num_rows, NUM_SLOTS, dtype=torch.int64),
         num_tokens=zeros(num_rows),
         num_model_tokens=zeros(num_rows),
@@ -146,7 +175,14 @@ def make_verification(
 
 
 def check_verification(
-    rng: np.random.Generator, device: Any, num_rows: int, vocab_size: int, *, num_steps: int = 4
+    rng: np.random.Generator,
+    device: Any,
+    num_rows: int,
+    vocab_size: int,
+    *,
+    dtype: torch.dtype = torch.float32,
+    num_steps: int = 4,
+    num_replays: int = NUM_REPLAYS,
 ) -> list[Check]:
     """Both operations against their references over several steps, and on a GPU that neither waits for the device.
 
@@ -155,9 +191,12 @@ def check_verification(
         device: CudaDevice; None to compare results on the CPU only.
         num_rows: B.
         vocab_size: V.
+        dtype: of the draft logits: vLLM keeps them in the model's head_dtype.
         num_steps: steps on the same buffers, each with its own chains: a tail slot must forget the last step's token.
+        num_replays: of the captured point masses, on the same chains.
     """
-    step = make_verification(rng, num_rows, vocab_size, device.name if device else "cpu")
+    step = make_verification(rng, num_rows, vocab_size, device.name if device else "cpu", dtype=dtype)
+    label = str(dtype).removeprefix("torch.")
     differences: list[str] = []
     for number in range(num_steps):
         if number:
@@ -166,10 +205,10 @@ def check_verification(
         step()
         differences += [f"step {number}: {text}" for text in step.differences(expected)]
     where = f"{num_steps} steps of {num_rows} requests, vocabulary {vocab_size:,}"
-    checks = [check_problems("slots and point masses", differences, f"equal over {where}")]
+    checks = [check_problems(f"slots and point masses, {label}", differences, f"equal over {where}")]
     if device:
         device.synchronize()
-        checks.append(check_no_sync("no host sync: verification", device, step, step.read_back))
+        checks.append(check_no_sync(f"no host sync: verification, {label}", device, step, step.read_back))
         replay = device.capture(step.place)
         step.fill(rng)
         expected = step.expected_logits()
@@ -177,5 +216,8 @@ def check_verification(
         replay()
         device.synchronize()
         differences = step.differences(expected)
-        checks.append(check_problems("CUDA graph: point masses", differences, "equals the reference"))
+        outputs = {"draft logits": step.logits, "placed tokens": step.placed}
+        differences += replay_differences(device, replay, outputs, step.redraft, num_replays)
+        detail = f"equal the reference's; {num_replays} replays are bitwise equal"
+        checks.append(check_problems(f"CUDA graph: point masses, {label}", differences, detail))
     return checks
