@@ -15,7 +15,7 @@ from vllm.v1.worker.gpu.async_utils import stream
 from vllm.v1.worker.gpu.spec_decode import adaptive_verification as module
 from vllm.v1.worker.gpu.spec_decode.adaptive_verification import AdaptiveVerificationManager
 
-from hybrid_spark.vllm_plugin.assignment import compile_all_shapes
+from hybrid_spark.kernels.assign_slots import compile_all_shapes
 from hybrid_spark.vllm_plugin.chains import from_first_rank, linked
 from hybrid_spark.vllm_plugin.profiling import StepProfile, StepTime, reference_cost_model
 from hybrid_spark.vllm_plugin.sizing import PaperCosts, Sizing, StepCosts, VllmCosts, size_slots

@@ -98,8 +98,11 @@ def _replace_verification_manager(device: torch.device) -> None:
     """Put our manager where vLLM looks up its own when it builds one, and our order of slots where its own asks."""
     from vllm.v1.worker.gpu.spec_decode import adaptive_verification as module
 
-    from hybrid_spark.vllm_plugin import assignment
+    from hybrid_spark.kernels.assign_slots import assign_slots
     from hybrid_spark.vllm_plugin.adaptive_verification import SurvivalVerificationManager
 
     module.AdaptiveVerificationManager = SurvivalVerificationManager
-    assignment.install(device)
+    # As vLLM compiles its own; interpreted engines have no compiler.
+    module._assign_draft_token_budget_compiled = (
+        assign_slots if device.type == "cpu" else torch.compile(assign_slots, dynamic=True)
+    )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
-__all__ = ["assign_slots"]
+__all__ = ["assign_slots", "compile_all_shapes"]
 
 
 def assign_slots(
@@ -34,3 +37,27 @@ def assign_slots(
     # marked and summed, not added up one by one: the compiler vectorises it, and needs no atomics
     admitted = torch.zeros_like(flat, dtype=torch.bool).index_fill_(0, winners, True)
     torch.sum(admitted.view_as(key), dim=1, dtype=capacities.dtype, out=capacities)
+
+
+@torch.inference_mode()  # as the model runner calls it: the compiler tells the modes apart
+def compile_all_shapes(assign: Callable[..., Any], survival: torch.Tensor, capacities: torch.Tensor) -> None:
+    """Call the allocation once for each shape at which it is compiled anew.
+
+    The compiler takes sizes of 1, and sizes that are equal, for constants. A server would otherwise compile at its
+    first full batch, its first smaller one, its first single request and its first budget of one slot, each within a
+    request's latency: vLLM's warm-up runs without adaptive verification.
+
+    Args:
+        assign: The compiled `assign_slots`.
+        survival: float32[R, L], the buffer that serves; only read.
+        capacities: int32[R], the buffer that serves; overwritten.
+    """
+    max_num_reqs, num_slots = survival.shape
+    for num_reqs in (max_num_reqs, max_num_reqs - 1, 1):
+        if num_reqs < 1:
+            continue
+        rows = torch.arange(num_reqs, device=survival.device)
+        for budget in (num_reqs * num_slots - 1, 1):
+            if budget < 1:
+                continue
+            assign(survival, rows, capacities[:num_reqs].fill_(num_slots), budget, num_slots)

@@ -4,13 +4,9 @@ import shutil
 
 import pytest
 import torch
-
-pytest.importorskip("vllm")
-
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from hybrid_spark.kernels.assign_slots import assign_slots
-from hybrid_spark.vllm_plugin.assignment import compile_all_shapes
+from hybrid_spark.kernels.assign_slots import assign_slots, compile_all_shapes
 
 NUM_SLOTS = 15
 
