@@ -22,8 +22,8 @@ __all__ = [
 ]
 
 WITHOUT_CUT_OFF = (
-    "without tokens cut off at an output's end: vLLM counts them as accepted, and here they outnumber the requests' "
-    "first tokens, so N_out - N_accepted is less than the number of drafts; steps are drafts + completed requests instead"
+    "without tokens cut off at an output's end: vLLM counts them as accepted, so many here that N_out - N_accepted is "
+    "less than the number of drafts; steps are drafts + completed requests instead"
 )
 """Why a value is not N_out / (N_out - N_accepted)."""
 
