@@ -98,8 +98,8 @@ def _row(evidence: Evidence, line: Mapping[str, str]) -> dict[str, Entry] | None
         "arms": " and ".join(evidence.label(arm) for arm in line["arms"].split(";")),
         "over": evidence.label(line["over"]),
     }
-    where = [" and ".join(map(paper.model_name, line["models"].split(";")))]
-    where += [" and ".join(map(paper.workload_name, line["workloads"].split(";")))]
+    where = [*map(paper.model_name, line["models"].split(";"))]
+    where += [paper.workload_name(w).replace("speedbench_", "SPEED-Bench ") for w in line["workloads"].split(";")]
     where += [
         "BS " + ", ".join(line["batch_sizes"].split(";")),
         line["segments"].replace(_EVERY_BUCKET, "every bucket"),

@@ -9,6 +9,7 @@ from analysis.cells import CellResult, summarise
 from analysis.compare.observation import observe
 from analysis.findings import findings
 from analysis.load import load_sweep
+from analysis.report import write_report
 from analysis.tables.acceptance import acceptance_table
 from harness.store import read_record, write_json_atomic
 from tests.analysis.synthetic import Builder, SegmentSpec
@@ -97,3 +98,32 @@ def test_long_format_and_comparison_have_no_impossible_value(tmp_path: Path) -> 
     assert sweep.frame.set_index("segment")["acceptance_length"]["edits"] == pytest.approx(4.0)
     (seen,) = observe(sweep, read_outputs=False).values()
     assert seen.values["acceptance_length"] == pytest.approx({0: 312 / (48 + 66 + 4)}, rel=0.05)
+
+
+def test_captions_say_where_cut_off_tokens_were_left_out(tmp_path: Path) -> None:
+    for name, accepted in (("cut", 186), ("whole", 150)):
+        _sweep(tmp_path / name, {"hybrid": [(192, accepted, 42), (120, 50, 60)]})
+        result = write_report(tmp_path / name)
+        assert result.markdown_path is not None
+        figures = result.markdown_path.read_text(encoding="utf-8").partition("## Figures")[2]
+        assert ("without tokens cut off" in figures) is (name == "cut")
+
+
+def test_verdict_of_two_repeats_is_undecided_in_the_findings(tmp_path: Path) -> None:
+    builder = Builder(tmp_path / "s", fidelity="gpu")
+    for arm, values in (("vanilla", (60.0, 61.0)), ("ngram", (77.0, 87.0))):
+        for repeat, value in enumerate(values):
+            builder.repeat(arm, repeat, [SegmentSpec(name="all", throughput_tok_s=value)])
+    builder.manifest(2)
+    sentences = findings(summarise(load_sweep(tmp_path / "s")), [], "gpu", "Vanilla")
+    assert any("over 1 cell (1 undecided with 2 repeats)" in sentence for sentence in sentences)
+
+
+def test_findings_name_arms_beyond_six_in_one_sentence(tmp_path: Path) -> None:
+    builder = Builder(tmp_path / "s", fidelity="gpu")
+    for arm in ("vanilla", *(f"arm{i}" for i in range(8))):
+        builder.repeat(arm, 0, [SegmentSpec(name="all")], label=arm)
+    builder.manifest(1)
+    sentences = findings(summarise(load_sweep(tmp_path / "s")), [], "gpu", "vanilla")
+    assert len(sentences) == 8
+    assert sentences[-1] == "The summary table has 2 more arms: arm6, arm7."
