@@ -1,11 +1,12 @@
 """What each cell of a sweep comes to: estimates per segment and pooled, computed once for every table and figure."""
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
 
+from analysis.acceptance import NO_STEPS, WITHOUT_CUT_OFF, Counters, needs_correction, num_request_steps
 from analysis.comparable import why_not_comparable
 from analysis.load import POOLED, CellKey, Sweep, part_name
 from analysis.statistics import Estimate, Ratio, acceptance_length, mean, speedup
@@ -22,7 +23,8 @@ class SegmentResult:
         name: Segment name, or "pooled".
         throughput: Mean output throughput in tokens per second.
         throughputs: Repeat -> output throughput in tokens per second.
-        acceptance: Acceptance length from the repeats' summed counters.
+        acceptance: Acceptance length from the repeats' summed counters; its `reason` says so where cut-off tokens had
+            to be left out.
         acceptances: Repeat -> acceptance length.
         speedup: Throughput over the baseline arm's.
         totals: Counters summed over repeats; null where a repeat lacks one.
@@ -99,11 +101,17 @@ def summarise(sweep: Sweep, *, seed: int = 0) -> list[CellResult]:
                 name: _values(_usable(rows, baseline, name), "output_throughput_tok_s")
                 for name in [*_names(baseline), *part_names]
             }
+        # one definition for every arm and segment of a point, so that they can be held against each other
+        corrected = any(
+            needs_correction(filter(None, map(_counters, _usable(rows, cell, name))))
+            for cell in cells
+            for name in [*_names(cell), *part_names]
+        )
         for cell in cells:
             bar = _no_ratio(sweep, cell, baseline, done)
             found = {}
             for name in [*_names(cell), *(name for name in part_names if rows.get((cell.cell_id, name)))]:
-                found[name] = _segment(name, _usable(rows, cell, name), base_rows.get(name, {}), bar, seed)
+                found[name] = _segment(name, _usable(rows, cell, name), base_rows.get(name, {}), bar, corrected, seed)
             known = done[cell.cell_id].keys() | failed[cell.cell_id].keys()
             results.append(
                 CellResult(
@@ -143,22 +151,19 @@ def _no_ratio(sweep: Sweep, cell: CellKey, baseline: CellKey | None, done: dict[
 
 
 def _segment(
-    name: str, rows: list[dict[str, Any]], baseline: dict[int, float], bar: str | None, seed: int
+    name: str,
+    rows: list[dict[str, Any]],
+    baseline: dict[int, float],
+    bar: str | None,
+    corrected: bool,
+    seed: int,
 ) -> SegmentResult:
     throughputs = _values(rows, "output_throughput_tok_s")
-    acceptances = _values(rows, "acceptance_length")
     reason = _why_empty(rows)
     throughput = mean(list(throughputs.values()), seed=seed)
     if throughput.value is None:
         throughput = Estimate(value=None, reason=reason)
-    counted = [row for row in rows if row["repeat"] in acceptances]
-    acceptance = acceptance_length(
-        [int(row["num_output_tokens"]) for row in counted],
-        [int(_number(row["num_accepted_tokens"]) or 0) for row in counted],
-        seed=seed,
-    )
-    if acceptance.value is None:
-        acceptance = Estimate(value=None, n=acceptance.n, reason=reason if not counted else acceptance.reason)
+    acceptance, acceptances = _acceptance(rows, corrected, seed)
     if bar is not None:
         ratio = Ratio(value=None, reason=bar)
     elif throughput.value is None:
@@ -175,6 +180,52 @@ def _segment(
         acceptances=acceptances,
         speedup=ratio,
         totals={column: _total(rows, column) for column in _TOTALS},
+    )
+
+
+def _acceptance(rows: list[dict[str, Any]], corrected: bool, seed: int) -> tuple[Estimate, dict[int, float]]:
+    """Acceptance length over repeats, and of each.
+
+    Args:
+        rows: One a repeat.
+        corrected: Whether to leave out cut-off tokens, where the arm drafts.
+        seed: Seed of the resampling.
+    """
+    steps = {row["repeat"]: num_request_steps(c) for row in rows if (c := _counters(row)) is not None}
+    if corrected and steps:
+        counted = {row["repeat"]: int(row["num_output_tokens"]) for row in rows if steps.get(row["repeat"])}
+        emitted = [output - (steps[repeat] or 0) for repeat, output in counted.items()]
+        estimate = acceptance_length(list(counted.values()), emitted, seed=seed)
+        if estimate.value is None:
+            return Estimate(value=None, n=estimate.n, reason=NO_STEPS), {}
+        mark = "; ".join(filter(None, [estimate.reason, WITHOUT_CUT_OFF]))
+        each = {repeat: output / (steps[repeat] or 1) for repeat, output in counted.items()}
+        return replace(estimate, reason=mark), each
+    acceptances = _values(rows, "acceptance_length")
+    present = [row for row in rows if row["repeat"] in acceptances]
+    estimate = acceptance_length(
+        [int(row["num_output_tokens"]) for row in present],
+        [int(_number(row["num_accepted_tokens"]) or 0) for row in present],
+        seed=seed,
+    )
+    if estimate.value is None:
+        reason = estimate.reason if present else _why_empty(rows)
+        estimate = Estimate(value=None, n=estimate.n, reason=reason)
+    return estimate, acceptances
+
+
+def _counters(row: dict[str, Any]) -> Counters | None:
+    """What a row counts of speculation; null of an arm without it, or where tokens were not counted."""
+    names = ("num_output_tokens", "num_accepted_tokens", "num_drafts", "num_draft_tokens", "num_completed")
+    output, accepted, *others = (None if (value := _number(row[name])) is None else int(value) for name in names)
+    if not output or accepted is None:
+        return None
+    return Counters(
+        num_output=output,
+        num_accepted=accepted,
+        num_drafts=others[0],
+        num_draft_tokens=others[1],
+        num_completed=others[2],
     )
 
 

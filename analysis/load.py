@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.acceptance import NO_STEPS, counters_of, needs_correction, num_request_steps
 from harness.errors import ResultFormatError
 from harness.manifest import Manifest, read_manifest
 from harness.schema import Derived, Record, Segment, Status, derive
@@ -30,8 +31,9 @@ POOLED = "pooled"
 
 FIDELITY_MEANING = {
     "gpu": "Real checkpoints on CUDA GPUs: throughput, speedup, acceptance lengths and outputs all carry over.",
-    "cpu": "The same plugin, kernels and server in vLLM's CPU build with Triton interpreted. Outputs, acceptance "
-    "lengths and chain choices are exact; times are those of an interpreter and not comparable with GPU times.",
+    "cpu": "The same plugin, kernels and server in vLLM's CPU build with Triton interpreted. Outputs and chain choices "
+    "are those of the same code, and acceptance lengths come from the engine's own counters; times are those of an "
+    "interpreter and not comparable with GPU times.",
     "replay": "A step-level simulation: everything shown is a prediction, not a measurement.",
 }
 
@@ -364,6 +366,11 @@ def _derived(derived: Derived, segments: list[Segment], drafts: bool) -> dict[st
     if drafts and acceptance is not None and any(s.num_accepted_tokens is None for s in segments):
         # `derive` reads a missing counter as "no speculation", which this arm does not do
         acceptance, reason = None, "the engine's acceptance counters were not read"
+    counters = counters_of(segments)
+    if counters is not None and needs_correction([counters]):
+        steps = num_request_steps(counters)
+        acceptance = None if steps is None else counters.num_output / steps
+        reason = NO_STEPS if steps is None else None
     return {
         "output_throughput_tok_s": derived.output_throughput_tok_s,
         "acceptance_length": acceptance,

@@ -3,11 +3,12 @@
 import os
 import sys
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
+from analysis.acceptance import WITHOUT_CUT_OFF, is_corrected
 from analysis.cells import CellResult, summarise
 from analysis.exhibits import Evidence, make_exhibits
 from analysis.exhibits.headline import headline
@@ -153,6 +154,9 @@ def _figures(
         return [], budget
     labels = list(dict.fromkeys(cell.key.arm_label for cell in cells))
     figures = acceptance_figures(cells, fidelity, folder, labels, budget)
+    if any(is_corrected(segment.acceptance) for cell in cells for segment in cell.segments):
+        mark = f" Of this sweep's values some are {WITHOUT_CUT_OFF}; the table marks them."
+        figures = [replace(figure, caption=figure.caption + mark) for figure in figures]
     if any(cell.is_baseline for cell in cells):
         speedups = PanelBudget(skipped=budget.skipped)
         figures += speedup_figures(cells, fidelity, folder, labels, baseline or "baseline", speedups)

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,8 @@ __all__ = [
     "speedup",
 ]
 
+_MIN_REPEATS = 3
+"""The paper's number of repeats."""
 _ONE_REPEAT = "one repeat: no interval"
 _NO_REPEAT = "no repeat with a value"
 
@@ -40,7 +43,7 @@ class Estimate:
         low: Lower end of the 95% percentile-bootstrap interval, null with fewer than two repeats.
         high: Upper end.
         n: Repeats the estimate rests on.
-        reason: Why the value or the interval is null.
+        reason: Why the value or the interval is null, or in what the value differs from its definition.
     """
 
     value: float | None
@@ -70,6 +73,25 @@ class Ratio(Estimate):
         if self.low is None or self.high is None:
             return None
         return self.low <= 1.0 <= self.high
+
+    @property
+    def verdict(self) -> Literal["faster", "level", "slower", "undecided"] | None:
+        """What the bootstrap interval says, as the paper reads it (Section 5.1); null without an interval.
+
+        Of fewer than three repeats it is the range of two values, which misses the truth half of the time: there the
+        t-interval must say the same, or nothing is decided.
+        """
+        if self.low is None or self.high is None:
+            return None
+        verdict = _side(self.low, self.high)
+        if self.n >= _MIN_REPEATS:
+            return verdict
+        agrees = self.t_low is not None and self.t_high is not None and _side(self.t_low, self.t_high) == verdict
+        return verdict if agrees else "undecided"
+
+
+def _side(low: float, high: float) -> Literal["faster", "level", "slower"]:
+    return "faster" if low > 1 else "slower" if high < 1 else "level"
 
 
 def pooled_throughput(num_output_tokens: Sequence[int], duration_s: Sequence[float]) -> float:

@@ -80,10 +80,11 @@ def main() -> int:
     if not args.no_coverage:
         from analysis.coverage import simulate_coverage
 
-        for n in (3, 5, 8):
+        for n in (2, 3, 5, 8):
             found = simulate_coverage(n)
             print(
                 f"coverage n={n} bootstrap={found.bootstrap:.3f} t={found.t:.3f} "
+                f"bootstrap_again={found.bootstrap_again:.3f} t_again={found.t_again:.3f} "
                 f"standard_error={found.standard_error:.4f}"
             )
     return 0 if min(wall_s, cpu_s) <= MAX_SECONDS and gib <= MAX_GIB else 1

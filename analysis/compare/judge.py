@@ -21,7 +21,8 @@ METHOD = (
     "Its test is a two-sided moderated t-test on the log ratio (variances shrunk toward the cells' common one, Smyth "
     "2004). A verdict other than level needs both: a p-value below {alpha:g} after Holm's correction over all "
     "{tests}, so that a comparison without any change raises an alarm with a "
-    "probability of at most {alpha:g}, and a change beyond the practical threshold ({thresholds})."
+    "probability of at most {alpha:g}, and a change beyond the practical threshold ({thresholds}). Acceptance lengths "
+    "are without tokens cut off at an output's end, which vLLM counts as accepted."
 )
 """How verdicts are made, for a reader of the output."""
 

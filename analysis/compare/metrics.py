@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from analysis.acceptance import counters_of, num_request_steps
 from harness.schema import Record, derive
 
 __all__ = ["DEFAULT_GATES", "METRICS", "Metric", "values_of"]
@@ -50,7 +51,9 @@ def values_of(record: Record, segments: list[str], *, speculates: bool) -> dict[
     """Metrics of one finished repeat; a metric that its counters do not allow is left out.
 
     Throughput is total output tokens over total duration (Section 5.1). A latency is the mean of the segments' medians,
-    weighted by completed requests. Acceptance length is left out of arms that draft nothing: it is 1 by definition.
+    weighted by completed requests. Acceptance length is without tokens cut off at an output's end: a report leaves them
+    out only where the formula cannot hold (`analysis.acceptance`), and a gate must not see that step as a change. It is
+    left out of arms that draft nothing: it is 1 by definition.
 
     Args:
         record: A repeat that is done.
@@ -64,9 +67,10 @@ def values_of(record: Record, segments: list[str], *, speculates: bool) -> dict[
     values: dict[str, float] = {}
     if pooled.output_throughput_tok_s:
         values["output_throughput_tok_s"] = pooled.output_throughput_tok_s
-    counted = all(segment.num_accepted_tokens is not None for segment in record.segments)
-    if speculates and counted and pooled.acceptance_length:
-        values["acceptance_length"] = pooled.acceptance_length
+    counters = counters_of(record.segments) if speculates else None
+    steps = num_request_steps(counters) if counters is not None else None
+    if counters is not None and steps:
+        values["acceptance_length"] = counters.num_output / steps
     weights = [segment.num_completed for segment in record.segments]
     for name in _LATENCIES:
         medians = [getattr(segment, name) for segment in record.segments]

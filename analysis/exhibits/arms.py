@@ -81,18 +81,19 @@ def table_6(evidence: Evidence, _folder: Path) -> Made:
         table.notes.append(repeats_note(table))
         made.tables.append(table)
         if (p.model, p.workload, p.batch_size) == ("qwen3-4b", "nextcoder", 128):
-            twin = _twin_6(table)
+            # the paper pools these two buckets
+            twin = _twin_6(table, pooled={str(s.bucket) for s in buckets} == {"15-20", "40-45"})
             made.twins += [twin] if twin else []
     return made
 
 
-def _twin_6(table: Table) -> Table | None:
+def _twin_6(table: Table, *, pooled: bool) -> Table | None:
     ours = {row["estimator"]: row for row in table.rows}
     twins = []
     for line in paper.rows("table06_estimator_ladder"):
         for key, column in (("nextcoder_15_20", "15-20%"), ("nextcoder_40_45", "40-45%"), ("pooled", "pooled")):
             entry = ours.get(line["estimator"], {}).get(column)
-            if line["estimator"] != "6" and entry is not None:
+            if line["estimator"] != "6" and entry is not None and (pooled or key != "pooled"):
                 low, high = (line["ci_low"], line["ci_high"]) if key == "pooled" else ("", "")
                 what: dict[str, Entry] = {"estimator": line["estimator"], "place": column}
                 twins.append(
@@ -191,7 +192,7 @@ def _compare(evidence: Evidence, about: _Comparison, arms: list[str], over: str,
     )
     found: dict[tuple[str, str, int, str], Entry] = {}
     for p in points:
-        segments = [(evidence.total([p]), paper.workload_name(p.workload))]
+        segments = [(evidence.total([p]), evidence.workload_name([p]))]
         if by_bucket:
             name = paper.workload_name(p.workload)
             segments = [(s.name, f"{name} {s.bucket}%") for s in evidence.buckets([p])] or segments

@@ -17,6 +17,7 @@ from analysis.exhibits.arms import ABLATIONS
 from analysis.exhibits.evidence import Evidence
 from analysis.exhibits.exhibit import Made, TwinRow, twin_table
 from analysis.exhibits.figures import proportion
+from analysis.exhibits.ranges import figure_4_twin
 from analysis.exhibits.speedups import inverse
 from analysis.figures.panels import Panel, draw_panels
 from analysis.tables.table import Column, Entry, Table
@@ -141,6 +142,8 @@ def figure_4(evidence: Evidence, folder: Path) -> Made:
             labels=list(series),
         )
         made.figures.append(figure)
+        twin = figure_4_twin(series, evidence.fidelity) if model == "qwen3-4b" else None
+        made.twins += [twin] if twin else []
     return made
 
 

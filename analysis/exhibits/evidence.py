@@ -1,10 +1,12 @@
 """A sweep's results as the exhibits ask for them: by place in the grid, and any arm over any other."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from analysis import paper
+from analysis.acceptance import WITHOUT_CUT_OFF, is_corrected
 from analysis.cells import CellResult, SegmentResult
 from analysis.comparable import why_not_comparable
 from analysis.figures.style import PanelBudget
@@ -118,7 +120,10 @@ class Evidence:
         if not shared:
             return Hole(reason="no repeat has every bucket's acceptance length")
         per_repeat = [sum(b.acceptances[r] for b in buckets) / len(buckets) for r in sorted(shared)]
-        return mean(per_repeat, seed=self.seed)
+        estimate = mean(per_repeat, seed=self.seed)
+        if any(is_corrected(bucket.acceptance) for bucket in buckets):
+            return replace(estimate, reason="; ".join(filter(None, [estimate.reason, WITHOUT_CUT_OFF])))
+        return estimate
 
     def bucketed(self) -> list[Point]:
         """Grid points whose workload was measured in edit-distance buckets."""
@@ -134,6 +139,28 @@ class Evidence:
                 for segment in buckets_of(cell):
                     known.setdefault(segment.name, segment)
         return sorted(known.values(), key=lambda segment: (segment.part or "", _lower_edge(segment.bucket)))
+
+    def is_whole(self, point: Point) -> bool:
+        """Whether a point pools what the paper's value of the workload pools: the same edit-distance buckets.
+
+        A plan that was not limited to some buckets has all with enough samples, which is the paper's rule, too.
+        """
+        printed = paper.buckets_of(point.workload)
+        found = {str(s.bucket) for s in self.buckets([point])} if printed else set()
+        if not found or found == printed:
+            return True
+        ids = [cell.key.cell_id for cell in self.cells if cell.key.point == point]
+        records = [self.sweep.records[i, repeat] for i in ids for repeat in self.sweep.repeats[i]]
+        chosen = [record.config.get("workload", {}).get("buckets", ...) for record in records]
+        return found <= printed and bool(chosen) and all(buckets in (None, []) for buckets in chosen)
+
+    def workload_name(self, points: Iterable[Point]) -> str:
+        """The paper's name of a workload, with the buckets where points have not all of the paper's."""
+        wanted = list(points)
+        name = paper.workload_name(wanted[0].workload)
+        if all(map(self.is_whole, wanted)):
+            return name
+        return f"{name} ({', '.join(f'{span}%' for span in _spans(str(s.bucket) for s in self.buckets(wanted)))})"
 
     def segments(self, points: Iterable[Point]) -> list[str]:
         """Names of every segment of some points, in the plan's order."""
@@ -166,6 +193,18 @@ def segment_of(cell: CellResult, name: str) -> SegmentResult | None:
 def buckets_of(cell: CellResult) -> list[SegmentResult]:
     """A cell's edit-distance buckets."""
     return [segment for segment in cell.segments if segment.bucket is not None]
+
+
+def _spans(buckets: Iterable[str]) -> list[str]:
+    """Buckets with those that adjoin each other joined: 0-5 and 5-10 are 0-10."""
+    spans: list[list[str]] = []
+    for bucket in buckets:
+        low, _, high = bucket.partition("-")
+        if spans and high and spans[-1][1] == low:
+            spans[-1][1] = high
+        else:
+            spans.append([low, high])
+    return ["-".join(filter(None, span)) for span in spans]
 
 
 def _lower_edge(label: Any) -> float:

@@ -1,15 +1,16 @@
 """What an exhibit of the paper is: how it is made, what it needs, and its twin beside the paper's values."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from analysis.coverage import MEASURED
 from analysis.exhibits.commands import commands_for
 from analysis.exhibits.evidence import Evidence
 from analysis.figures.style import FigureFile
 from analysis.paper import PaperValue
 from analysis.statistics import Estimate, Ratio
-from analysis.tables.table import Column, Entry, Hole, Table
+from analysis.tables.table import Column, Entry, Table
 
 __all__ = ["Exhibit", "Made", "Missing", "TwinRow", "twin_table"]
 
@@ -44,6 +45,7 @@ class Exhibit:
         make: Makes it; what it returns is empty where there are no such records.
         others: Experiments that give some of its records, too.
         shows_fit: Whether it shows a fit of the estimator.
+        only_asked: Whether the records of the paper's other experiments do not give it, though they have its arms.
     """
 
     label: str
@@ -53,6 +55,7 @@ class Exhibit:
     make: Callable[[Evidence, Path], Made]
     others: tuple[str, ...] = ()
     shows_fit: bool = False
+    only_asked: bool = False
 
 
 @dataclass(kw_only=True, slots=True, frozen=True)
@@ -107,6 +110,15 @@ def twin_table(of: Table, columns: list[Column], rows: list[TwinRow], *, times: 
     if not any(_value(row.ours) is not None for row in rows):
         return None
     digits = max(row.paper.digits for row in rows)
+    optional = {
+        "inside_t": "Our t-interval does",
+        "overlap": "The intervals overlap",
+    }
+    judged = [
+        {"inside": _inside(row.ours, row.paper), "inside_t": _inside_t(row.ours, row.paper)}
+        | {"overlap": _overlap(row.ours, row.paper)}
+        for row in rows
+    ]
     table = Table(
         name=f"{of.name}_paper",
         title=f"{of.title}: paper and ours",
@@ -119,29 +131,51 @@ def twin_table(of: Table, columns: list[Column], rows: list[TwinRow], *, times: 
             Column(key="n", title="n"),
             Column(key="ratio", title="Ours / paper", digits=3),
             Column(key="inside", title="Our CI contains the paper's value"),
+            *(Column(key=k, title=t) for k, t in optional.items() if any(answers[k] for answers in judged)),
         ],
     )
-    found = 0
-    for row in rows:
-        ours = row.ours
-        value = _value(ours)
-        inside = _inside(ours, row.paper)
-        found += inside == "yes"
+    for row, answers in zip(rows, judged, strict=True):
+        value = _value(row.ours)
         table.rows.append(
             row.what
             | {
                 "paper": _printed(row.paper),
-                "ours": ours,
-                "n": str(ours.n) if isinstance(ours, Estimate) and ours.n else None,
+                "ours": row.ours,
+                "n": str(row.ours.n) if isinstance(row.ours, Estimate) and row.ours.n else None,
                 "ratio": None if value is None or not row.paper.value else value / row.paper.value,
-                "inside": inside,
             }
+            | {column.key: answers[column.key] for column in table.columns if column.key in answers}
         )
-    judged = sum(row["inside"] in ("yes", "no") for row in table.rows)
-    table.notes.append(
-        f"Our interval contains the paper's value, up to its rounding, in {found} of {judged} places with an interval."
-    )
+    table.notes += _agreement([row.ours for row in rows], judged)
     return table
+
+
+_SAYS = {
+    "inside": "Our interval contains the paper's value, up to its rounding,",
+    "inside_t": "Our t-interval does",
+    "overlap": "Our interval and the paper's overlap",
+}
+
+
+def _agreement(ours: Sequence[Entry], judged: Sequence[Mapping[str, str | None]]) -> Iterator[str]:
+    """How often each answer is yes, and how often it would be if nothing differed."""
+    counts = []
+    for key, text in _SAYS.items():
+        answers = [answer[key] for answer in judged if answer[key]]
+        if answers or key == "inside":
+            counts.append(f"{text} in {answers.count('yes')} of {len(answers)} places with an interval.")
+    yield " ".join(counts)
+    repeats = {entry.n for entry in ours if isinstance(entry, Estimate) and entry.low is not None}
+    if known := sorted(repeats & MEASURED.keys()):
+        shares = ", ".join(
+            f"{100 * MEASURED[n].bootstrap_again:.0f}% of bootstrap and {100 * MEASURED[n].t_again:.0f}% of "
+            f"t-intervals with {n} repeats"
+            for n in known
+        )
+        yield (
+            f"Expected where nothing differs, by simulation of two runs of as many repeats each: {shares}; less than "
+            "95%, because the paper's value has an error of its own."
+        )
 
 
 def _value(entry: Entry) -> float | None:
@@ -154,8 +188,30 @@ def _inside(ours: Entry, paper: PaperValue) -> str | None:
     """Whether our interval reaches the interval that rounds to the printed value."""
     if not isinstance(ours, Estimate) or ours.low is None or ours.high is None:
         return None
-    half = 0.5 * 10**-paper.digits
-    return "yes" if ours.low <= paper.value + half and paper.value - half <= ours.high else "no"
+    return _meet((ours.low, ours.high), (paper.value, paper.value), paper.digits)
+
+
+def _inside_t(ours: Entry, paper: PaperValue) -> str | None:
+    """The same of our t-interval."""
+    if not isinstance(ours, Ratio) or ours.t_low is None or ours.t_high is None:
+        return None
+    return _meet((ours.t_low, ours.t_high), (paper.value, paper.value), paper.digits)
+
+
+def _overlap(ours: Entry, paper: PaperValue) -> str | None:
+    """Whether our interval and the printed one have a value in common; null where none is printed."""
+    if not isinstance(ours, Estimate) or ours.low is None or ours.high is None:
+        return None
+    return (
+        None
+        if paper.low is None or paper.high is None
+        else _meet((ours.low, ours.high), (paper.low, paper.high), paper.digits)
+    )
+
+
+def _meet(ours: tuple[float, float], printed: tuple[float, float], digits: int) -> str:
+    half = 0.5 * 10**-digits
+    return "yes" if ours[0] <= printed[1] + half and printed[0] - half <= ours[1] else "no"
 
 
 def _printed(paper: PaperValue) -> str:
@@ -163,8 +219,3 @@ def _printed(paper: PaperValue) -> str:
     if paper.low is not None and paper.high is not None:
         text += f" [{paper.low:.{paper.digits}f}, {paper.high:.{paper.digits}f}]"
     return text + ("\u00b0" if paper.level else "")
-
-
-def as_ratio(entry: Entry) -> Ratio | Hole | None:
-    """A table's field as a ratio, for twins."""
-    return entry if isinstance(entry, Ratio | Hole) else None

@@ -6,10 +6,11 @@ from pathlib import Path
 from scipy import stats
 
 from analysis import paper
+from analysis.acceptance import WITHOUT_CUT_OFF, is_corrected
 from analysis.cells import CellResult
 from analysis.exhibits.evidence import Evidence
 from analysis.exhibits.exhibit import Made
-from analysis.exhibits.speedups import is_out_of_distribution
+from analysis.exhibits.speedups import main_points
 from analysis.figures.panels import Panel, draw_panels
 from analysis.load import Point
 from analysis.statistics import CONFIDENCE, Estimate
@@ -116,7 +117,7 @@ def figure_2(evidence: Evidence, folder: Path) -> Made:
 
 def figure_5(evidence: Evidence, folder: Path) -> Made:
     """Speedup over DSpark: a panel a workload by batch size, then a panel a batch size by edit distance."""
-    points = [p for p in evidence.points(arms=("dspark", "hybrid"), temperature=0.0) if not is_out_of_distribution(p)]
+    points = main_points(evidence)
     if not points:
         return Made()
     models = list(dict.fromkeys(p.model for p in points))
@@ -126,7 +127,7 @@ def figure_5(evidence: Evidence, folder: Path) -> Made:
         sizes = sorted({p.batch_size for p in points if p.workload == workload})
         panels.append(
             Panel(
-                title=paper.workload_name(workload),
+                title=evidence.workload_name(p for p in points if p.workload == workload),
                 x_labels=[f"BS {b}" for b in sizes],
                 series={
                     paper.model_name(m): [_over_dspark(evidence, points, m, workload, b) for b in sizes] for m in models
@@ -157,7 +158,7 @@ def figure_5(evidence: Evidence, folder: Path) -> Made:
 
 def figure_7(evidence: Evidence, folder: Path) -> Made:
     """Acceptance length of DSpark and Hybrid Spark per workload and model, at the smallest batch size."""
-    points = [p for p in evidence.points(arms=("dspark", "hybrid"), temperature=0.0) if not is_out_of_distribution(p)]
+    points = main_points(evidence)
     if not points:
         return Made()
     size = min(p.batch_size for p in points)
@@ -168,9 +169,9 @@ def figure_7(evidence: Evidence, folder: Path) -> Made:
         here = [p for p in points if p.workload == workload]
         panels.append(
             Panel(
-                title=paper.workload_name(workload),
+                title=evidence.workload_name(here),
                 x_labels=[paper.model_name(p.model) for p in here],
-                series={label: [evidence.by_place[p, a].pooled.acceptance for p in here] for label, a in arms.items()},
+                series={label: [evidence.acceptance(p, a) for p in here] for label, a in arms.items()},
                 y_label="Acceptance length",
                 bars=True,
                 reference=None,
@@ -181,7 +182,8 @@ def figure_7(evidence: Evidence, folder: Path) -> Made:
         name="figure07",
         label="Figure 7",
         title=f"Acceptance length at BS {size}",
-        caption="Output tokens per request-step (higher is better). Whiskers: 95% percentile bootstrap over repeats.",
+        caption="Output tokens per request-step (higher is better); of a bucketed workload the mean over its buckets, "
+        f"as in Table 10. Whiskers: 95% percentile bootstrap over repeats.{_cut_off(panels)}",
         fidelity=evidence.fidelity,
         folder=folder,
         labels=list(arms),
@@ -268,7 +270,7 @@ def figure_9(evidence: Evidence, folder: Path) -> Made:
                 label="Figure 9",
                 title=f"Context length on SPEED-Bench, {paper.model_name(model)}",
                 caption="Top: output throughput of Hybrid Spark over DSpark (higher is better). Bottom: acceptance "
-                f"length of both. {_WHISKERS}",
+                f"length of both. {_WHISKERS}{_cut_off(panels)}",
                 fidelity=evidence.fidelity,
                 folder=folder,
                 labels=[*lines, *arms],
@@ -285,6 +287,12 @@ def proportion(num: int, of: int) -> Estimate | None:
         return None
     interval = stats.binomtest(min(num, of), of).proportion_ci(confidence_level=CONFIDENCE, method="wilson")
     return Estimate(value=num / of, low=float(interval.low), high=float(interval.high), n=of)
+
+
+def _cut_off(panels: list[Panel]) -> str:
+    """What a caption says of acceptance lengths that are not N_out / (N_out - N_accepted)."""
+    corrected = any(is_corrected(entry) for panel in panels for series in panel.series.values() for entry in series)
+    return f" Some acceptance lengths are {WITHOUT_CUT_OFF}." if corrected else ""
 
 
 def _by_bucket(evidence: Evidence, points: list[Point]) -> list[Panel]:

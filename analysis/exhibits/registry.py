@@ -6,6 +6,7 @@ from pathlib import Path
 from analysis.exhibits import arms, calibration, figures, policies, speedups, steps
 from analysis.exhibits.evidence import Evidence
 from analysis.exhibits.exhibit import Exhibit, Made, Missing
+from analysis.exhibits.ranges import range_twin
 
 __all__ = ["EXHIBITS", "Exhibits", "make_exhibits"]
 
@@ -70,7 +71,8 @@ EXHIBITS = (
         experiments=("editing",),
         needs=speedups.NEEDS_12,
         make=speedups.table_12,
-        others=("nextcoder", "editbench", "chat"),
+        others=speedups.OTHERS_12,
+        only_asked=True,
     ),
     Exhibit(
         label="Table 13",
@@ -164,7 +166,8 @@ EXHIBITS = (
         experiments=("editing",),
         needs=speedups.NEEDS_12,
         make=figures.figure_5,
-        others=("nextcoder",),
+        others=("nextcoder", "chat"),
+        only_asked=True,
     ),
     Exhibit(
         label="Figure 6",
@@ -188,7 +191,8 @@ EXHIBITS = (
         experiments=("editing",),
         needs=speedups.NEEDS_12,
         make=figures.figure_7,
-        others=("nextcoder", "editbench", "chat"),
+        others=speedups.OTHERS_12,
+        only_asked=True,
     ),
     Exhibit(
         label="Figure 8",
@@ -229,11 +233,15 @@ def make_exhibits(evidence: Evidence, folder: Path) -> Exhibits:
         folder: Where figures go.
     """
     result = Exhibits()
+    known = {name for exhibit in EXHIBITS for name in (*exhibit.experiments, *exhibit.others)}
     for exhibit in EXHIBITS:
-        made = exhibit.make(evidence, folder) if evidence.fidelity is not None else Made()
+        asked = evidence.experiment in (*exhibit.experiments, *exhibit.others)
+        belongs = asked or not (exhibit.only_asked and evidence.experiment in known)
+        made = exhibit.make(evidence, folder) if evidence.fidelity is not None and belongs else Made()
         if made:
+            twin = range_twin(evidence, exhibit.label)
+            made.twins += [twin] if twin else []
             result.made.append((exhibit, made))
         else:
-            asked = evidence.experiment in (*exhibit.experiments, *exhibit.others)
             result.missing.append(Missing(exhibit=exhibit, asked=asked, smoke=evidence.fidelity == "cpu"))
     return result

@@ -10,11 +10,13 @@ __all__ = [
     "ARMS",
     "BUCKETED_TWICE",
     "CHAT",
+    "EDITBENCH_BUCKETS",
     "EDITING",
     "HEADLINE_MODELS",
     "MODELS",
     "WORKLOADS",
     "PaperValue",
+    "buckets_of",
     "model_name",
     "number",
     "rows",
@@ -51,6 +53,9 @@ EDITING = ("blazedit_5k", "blazedit_10k", "canitedit", "nextcoder", "editbench")
 CHAT = ("mtbench",)
 BUCKETED_TWICE = ("nextcoder", "editbench")
 """Workloads that the paper reports per bucket and pooled."""
+
+EDITBENCH_BUCKETS = ("0-5", "5-10", "10-15", "15-20", "20-25")
+"""Edit-distance buckets that EditBench is pooled over (Table 4); those of NextCoder are Table 11's."""
 
 ARMS = {"dspark": "DSpark", "ngram": "n-gram", "ngram_av": "n-gram + AV", "hybrid": "Hybrid Spark"}
 """Our arm -> the paper's name of it."""
@@ -105,6 +110,14 @@ def number(
         low=float(low) if low else None,
         high=float(high) if high else None,
     )
+
+
+def buckets_of(workload: str) -> frozenset[str]:
+    """Edit-distance buckets that the paper pools a workload over; empty where it has none."""
+    if workload == "nextcoder":
+        lines = rows("table11_nextcoder_over_vanilla")
+        return frozenset(line["edit_distance"].removesuffix("%") for line in lines) - {"pooled"}
+    return frozenset(EDITBENCH_BUCKETS) if workload == "editbench" else frozenset()
 
 
 def model_name(model: str) -> str:

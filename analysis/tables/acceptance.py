@@ -1,5 +1,6 @@
 """Acceptance length per part or edit-distance bucket, and pooled."""
 
+from analysis.acceptance import Counters, num_request_steps
 from analysis.cells import CellResult, SegmentResult
 from analysis.load import POOLED
 from analysis.tables.columns import GRID, hole_or, key_fields
@@ -32,7 +33,9 @@ def acceptance_table(cells: list[CellResult], fidelity: str | None) -> Table:
             "such arms are not listed. Acceptance rate: accepted over drafted tokens.",
             "vLLM counts a draft token as accepted also when the output ended before it, which lifts the acceptance "
             "length of short outputs. Without cut-off tokens: N_out over the larger of N_out - N_accepted and "
-            "drafts + completed requests (one step without a draft each): there were no fewer steps than either.",
+            "drafts + completed requests (one step without a draft each): there were no fewer steps than either. "
+            "Where the counters of an arm prove that N_out - N_accepted is too small, both columns of its grid point "
+            "are without them, and marked.",
         ],
     )
     for cell in cells:
@@ -52,7 +55,7 @@ def _fields(cell: CellResult, segment: SegmentResult) -> dict[str, Entry]:
     return {
         "segment": "all" if segment.name == POOLED else segment.name,
         "acceptance_length": hole_or(cell, segment.acceptance),
-        "corrected": _corrected(segment),
+        "corrected": _corrected(totals),
         "range": f"{min(values):.2f} to {max(values):.2f}" if len(values) > 1 else None,
         "n": str(segment.acceptance.n),
         "num_drafts": _count(totals.get("num_drafts")),
@@ -62,13 +65,21 @@ def _fields(cell: CellResult, segment: SegmentResult) -> dict[str, Entry]:
     }
 
 
-def _corrected(segment: SegmentResult) -> float | None:
-    totals = segment.totals
-    names = ("num_output_tokens", "num_accepted_tokens", "num_drafts", "num_completed")
-    output, accepted, drafts, completed = (totals.get(name) for name in names)
-    if not output or accepted is None or drafts is None or completed is None:
+def _corrected(totals: dict[str, float | None]) -> float | None:
+    names = ("num_output_tokens", "num_accepted_tokens", "num_drafts", "num_draft_tokens", "num_completed")
+    output, accepted, drafts, drafted, completed = (_count(totals.get(name)) for name in names)
+    if not output or accepted is None:
         return None
-    return output / max(output - accepted, drafts + completed)
+    steps = num_request_steps(
+        Counters(
+            num_output=output,
+            num_accepted=accepted,
+            num_drafts=drafts,
+            num_draft_tokens=drafted,
+            num_completed=completed,
+        )
+    )
+    return output / steps if steps else None
 
 
 def _count(value: float | None) -> int | None:

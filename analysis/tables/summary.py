@@ -26,7 +26,8 @@ def summary_table(
         ],
         notes=[
             "Mean over n repeats, each on a fresh server; brackets: 95% percentile bootstrap over repeats. Acceptance "
-            "length: output tokens per request-step, N_out / (N_out - N_accepted); 1 without speculation.",
+            "length: output tokens per request-step, N_out / (N_out - N_accepted), of all segments together; 1 without "
+            "speculation.",
         ],
     )
     by_arm = {(identity.point, identity.arm): identity for identity in identities}

@@ -218,7 +218,7 @@ def test_one_arm_over_its_relative_says_what_times_of_a_cpu_are(tmp_path: Path) 
 
 
 def test_match_features_stand_beside_the_papers_value(tmp_path: Path) -> None:
-    place = {"model": "qwen3-4b", "workload": "nextcoder", "batch_size": 128, "bucketed": True}
+    place = {"model": "qwen3-4b", "workload": "nextcoder", "batch_size": 128}
     builder = _sweep(tmp_path / "s", {"ngram_av": 100.0, "ngram_av_no_match_features": 95.9}, **place)
     builder.manifest(2, baseline="ngram_av")
     evidence = _evidence(builder.root, "match_features")

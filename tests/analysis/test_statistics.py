@@ -83,6 +83,16 @@ def test_interval_that_includes_one_is_level() -> None:
     assert speedup({0: 10.0}, {0: 9.0}).level is None
 
 
+def test_verdict_of_two_repeats_needs_the_t_interval_too() -> None:
+    baseline = {0: 10.0, 1: 10.0, 2: 10.0}
+    assert speedup({0: 12.8, 1: 14.3}, baseline).verdict == "undecided"
+    assert speedup({0: 13.5, 1: 13.51}, baseline).verdict == "faster"
+    assert speedup({0: 9.0, 1: 11.0}, baseline).verdict == "level"
+    assert speedup({0: 12.8, 1: 14.3, 2: 13.0}, baseline).verdict == "faster"
+    assert speedup({0: 9.2, 1: 9.9, 2: 8.0}, baseline).verdict == "slower"
+    assert speedup({0: 12.8}, baseline).verdict is None
+
+
 def test_t_interval_on_the_log_ratio_matches_the_formula() -> None:
     ratio = speedup({0: math.e**0.1, 1: math.e**0.2, 2: math.e**0.3}, {0: 1.0, 1: 1.0, 2: 1.0})
     margin = 4.302652729911275 * 0.1 / math.sqrt(3)
