@@ -139,6 +139,7 @@ def make_verification(
     dtype: torch.dtype = torch.float32,
     budget: int | None = None,
     slots: Callable[..., None] | None = None,
+    num_table_rows: int | None = None,
 ) -> Verification:
     """A filled step.
 
@@ -150,8 +151,9 @@ def make_verification(
         dtype: of the draft logits.
         budget: slots to admit; a third of all if None.
         slots: assign_slots if None.
+        num_table_rows: rows of the tables, as many as a server takes requests; a few more than B if None.
     """
-    num_table_rows = num_rows + _NUM_SPARE_ROWS
+    num_table_rows = num_table_rows or num_rows + _NUM_SPARE_ROWS
     logits = torch.full((num_table_rows, NUM_SLOTS, vocab_size), -float("inf"), dtype=dtype, device=device)
 
     def zeros(*shape: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
