@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis.cells import summarise
-from analysis.exhibits import Evidence, arms, calibration, figures, policies, speedups, steps
+from analysis.exhibits import Evidence, arms, calibration, components, figures, policies, positions, speedups, steps
 from analysis.load import load_sweep
 from analysis.statistics import Estimate, Ratio
 from analysis.tables.table import Hole
@@ -339,10 +339,10 @@ def test_figure_2_conditions_each_position_on_the_one_before(tmp_path: Path) -> 
         write_json_atomic(folder / "record.json", record.model_dump(mode="json"))
     builder.manifest(1)
     evidence = _evidence(builder.root)
-    curve = figures._acceptance_by_position(evidence, evidence.by_place[evidence.points()[0], "ngram"])
+    curve = positions._acceptance_by_position(evidence, evidence.by_place[evidence.points()[0], "ngram"])
     assert [_value(point) for point in curve] == [0.5, 1.0, 0.5]
     assert [point.n for point in curve if isinstance(point, Estimate)] == [100, 50, 50]
-    (figure,) = figures.figure_2(evidence, tmp_path).figures
+    (figure,) = positions.figure_2(evidence, tmp_path).figures
     assert figure.svg.is_file()
     assert figure.label == "Figure 2"
 
@@ -375,7 +375,7 @@ def test_fits_beside_the_sweep_give_tables_5_and_7_and_figures_4_and_6(tmp_path:
     assert seven.rows[0]["delta"] is None
     (four,) = calibration.figure_4(evidence, tmp_path / "f").figures
     assert "n = 20 to 40" in four.caption
-    (six,) = calibration.ablation_figure(evidence, tmp_path / "f").figures
+    (six,) = components.figure_6(evidence, tmp_path / "f").figures
     assert six.pdf.is_file()
     assert evidence.sweep.problems == []
 

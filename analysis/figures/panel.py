@@ -1,0 +1,128 @@
+"""One panel: what it shows, how large it has to be, and its axes."""
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Literal
+
+from analysis.figures.style import plain_label
+from analysis.tables.table import Entry
+
+__all__ = ["Panel", "dress", "panel_widths_in", "plot_height_in", "positions", "runs"]
+
+_GAP = 0.4
+# what stands beside a plot: the value axis, its ticks and label
+_MARGIN_IN = 0.7
+_TICK_LETTER_IN, _TITLE_LETTER_IN = 0.06, 0.068
+_ROW_IN, _ROW_LETTERS = 0.2, 32
+
+
+@dataclass(kw_only=True, slots=True)
+class Panel:
+    """One panel.
+
+    Args:
+        title: Above it.
+        x_labels: Positions on the x axis, evenly spaced; of a panel of rows its rows, from the top.
+        series: Label -> one value for each position; a hole or null is a gap, and a row shows a text as it is.
+        x_label: Name of the positions.
+        y_label: Name of the values.
+        kind: Points joined by lines, points (of positions without an order), bars, or rows with the values along x.
+        reference: A line across at this value.
+        breaks: Positions that are set apart from those before, and not joined to them.
+        repeats: Label -> values of single repeats for each position, drawn as dots on bars.
+        ticks: Label of a series of bars -> values of another arm, drawn as ticks across its bars.
+        digits: Digits of the values above bars.
+    """
+
+    title: str
+    x_labels: list[str]
+    series: Mapping[str, Sequence[Entry]]
+    x_label: str = ""
+    y_label: str = ""
+    kind: Literal["lines", "points", "bars", "rows"] = "lines"
+    reference: float | None = 1.0
+    breaks: frozenset[int] = frozenset()
+    repeats: Mapping[str, Sequence[Sequence[float]]] = field(default_factory=dict)
+    ticks: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
+    digits: int = 1
+
+
+def positions(panel: Panel) -> list[float]:
+    """Where its positions are on the axis."""
+    return [i + _GAP * sum(b <= i for b in panel.breaks) for i in range(len(panel.x_labels))]
+
+
+def runs(panel: Panel) -> list[tuple[int, int]]:
+    """First position of each run without a break, and the one after its last."""
+    return list(pairwise(sorted({0, *panel.breaks, len(panel.x_labels)})))
+
+
+def panel_widths_in(panel: Panel) -> tuple[float, float]:
+    """Smallest width at which it can be read, and the width that suits it, with its margins."""
+    length, count = positions(panel)[-1] + 1 if panel.x_labels else 1.0, len(panel.series)
+    if panel.kind == "rows":
+        return 2.3, 3.0
+    least, best = {
+        "lines": (0.1, 0.17),
+        "points": (0.09 * count + 0.1, 0.14 * count + 0.22),
+        "bars": (0.1 * count + 0.04, 0.31 * count + 0.08),
+    }[panel.kind]
+    return max(2.1, least * length + _MARGIN_IN), min(6.0, max(2.75, best * length + _MARGIN_IN))
+
+
+def plot_height_in(panel: Panel) -> float:
+    """Height of the plot alone."""
+    if panel.kind == "rows":
+        return _ROW_IN * len(panel.x_labels) * max(1.0, 0.6 * len(panel.series)) + 0.1
+    return 1.5
+
+
+def dress(axis: Any, panel: Panel, width_in: float) -> None:
+    """Titles, ticks, limits and grid of its axes.
+
+    Args:
+        axis: Matplotlib's axes.
+        panel: The panel.
+        width_in: Its width with its margins.
+    """
+    lines = textwrap.wrap(plain_label(panel.title), max(16, int(width_in / _TITLE_LETTER_IN)))
+    axis.set_title("\n".join(lines))
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.set_axisbelow(True)
+    if panel.kind == "rows":
+        rows = ["\n".join(textwrap.wrap(plain_label(text), _ROW_LETTERS)) for text in panel.x_labels]
+        axis.set_yticks(positions(panel), rows)
+        axis.set_ylim(len(rows) - 0.4, -0.6)
+        axis.set_xlabel(panel.y_label)
+        axis.set_ylabel(panel.x_label)
+        axis.grid(axis="both", color="0.9", linewidth=0.6)
+        return
+    axis.set_ylabel(panel.y_label)
+    axis.grid(axis="y", color="0.9", linewidth=0.6)
+    places = positions(panel)
+    low, high = -0.6, (places[-1] if places else 0.0) + 0.6
+    axis.set_xlim(low, high)
+    _label_positions(axis, panel, (width_in - _MARGIN_IN) / (high - low))
+    first, end = max(runs(panel), key=lambda run: run[1] - run[0], default=(0, 0))
+    if end > first:
+        # under what it names alone, not under positions set apart
+        middle = (places[first] + places[end - 1]) / 2
+        axis.set_xlabel(panel.x_label, x=(middle - low) / (high - low))
+
+
+def _label_positions(axis: Any, panel: Panel, pitch_in: float) -> None:
+    """Tick labels that do not meet: slanted, upright, or not all of them where they would."""
+    every = math.ceil(0.115 / pitch_in)
+    places = positions(panel)
+    shown = [i for i in range(len(places)) if i % every == 0 or i in panel.breaks]
+    axis.set_xticks([places[i] for i in shown], [plain_label(panel.x_labels[i]) for i in shown])
+    longest = max((len(panel.x_labels[i]) for i in shown), default=0)
+    if longest * _TICK_LETTER_IN + 0.06 <= pitch_in * every:
+        return
+    slanted = pitch_in * every >= 0.2
+    axis.tick_params(axis="x", labelrotation=35 if slanted else 90)
+    for text in axis.get_xticklabels():
+        text.set(ha="right" if slanted else "center", rotation_mode="anchor" if slanted else "default")
