@@ -1,7 +1,6 @@
 """Sizes of a figure: panels keep their size whatever stands around them, and rows of panels are full."""
 
 import math
-import textwrap
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -9,15 +8,16 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.legend_handler import HandlerTuple
 
+from analysis.figures.style import plain_text
+
 __all__ = [
     "MAX_WIDTH_IN",
     "add_legend",
+    "add_title",
     "fill_columns",
     "fit_height",
     "legend_columns",
     "new_figure",
-    "plain_title",
-    "wrapped",
 ]
 
 MAX_WIDTH_IN = 11.0
@@ -31,9 +31,9 @@ _HANDLE_IN = 0.6
 
 
 def fill_columns(num_panels: int, max_columns: int) -> int:
-    """Columns that leave the fewest places of the last row empty; the most among equals."""
+    """Columns, of nearly as many as there may be, that leave the fewest places of the last row empty."""
     most = max(1, min(num_panels, max_columns))
-    return min(range((most + 1) // 2, most + 1), key=lambda n: (-num_panels % n, -n))
+    return min(range(math.ceil(2 * most / 3), most + 1), key=lambda n: (-num_panels % n, -n))
 
 
 def legend_columns(names: Sequence[str], width_in: float) -> int:
@@ -47,7 +47,6 @@ def new_figure(
     num_columns: int,
     *,
     panel_width_in: float,
-    panel_height_in: float,
     share_y: Literal["none", "all", "row"] = "row",
     names: Sequence[str] = (),
 ) -> tuple[Figure, Any]:
@@ -57,7 +56,6 @@ def new_figure(
         num_rows: Rows of panels.
         num_columns: Columns of panels.
         panel_width_in: Width of a panel with what stands beside it, in inches.
-        panel_height_in: Height of a panel with what stands above and below it; `fit_height` corrects it.
         share_y: As matplotlib's `sharey`.
         names: Labels of the legend.
 
@@ -66,9 +64,9 @@ def new_figure(
     """
     legend_in = 2 * _legend_column_in(names) if len(names) > 3 else 0.0
     width = min(MAX_WIDTH_IN, max(_MIN_WIDTH_IN, num_columns * panel_width_in, legend_in))
-    # text is a little wider in a PDF than where it is laid out
+    # text is a little wider in a PDF than where it is laid out; `fit_height` takes away what is too high
     layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.05)
-    figure = Figure(figsize=(width, num_rows * panel_height_in + 0.75), layout=layout)
+    figure = Figure(figsize=(width, 5.0 * num_rows + 0.2 * len(names) + 3.0), layout=layout)
     axes = figure.subplots(num_rows, num_columns, squeeze=False, sharey=share_y)
     return figure, axes
 
@@ -101,15 +99,18 @@ def fit_height(figure: Figure, axes: Any, plot_height_in: float) -> None:
     figure.set_figheight(height + len(axes) * missing)
 
 
-def wrapped(text: str, width_in: float) -> str:
-    """A title broken to the figure's width; the fidelity label stays whole."""
-    whole = text.replace("[fidelity: ", "[fidelity:\u00a0")
-    return "\n".join(textwrap.wrap(whole, max(30, int(width_in / _TITLE_LETTER_IN)), break_on_hyphens=False))
+def add_title(figure: Figure, text: str, note: str = "") -> None:
+    """A title broken to the figure's width, with a note below it; the fidelity label stays whole.
 
-
-def plain_title(text: str) -> str:
-    """A title without control characters or math mode."""
-    return "".join(c if c.isprintable() else "\ufffd" for c in text).replace("$", r"\$")
+    Args:
+        figure: The figure.
+        text: The title.
+        note: The note, if there is one.
+    """
+    letters = int(figure.get_figwidth() / _TITLE_LETTER_IN)
+    # printable, and no place to break a line, as a space would be
+    whole = plain_text(text.replace("[fidelity: ", "[fidelity:_"), letters).replace("[fidelity:_", "[fidelity: ")
+    figure.suptitle("\n".join([whole, *([plain_text(note, letters)] if note else [])]), fontsize=9)
 
 
 def _legend_column_in(names: Sequence[str]) -> float:

@@ -71,7 +71,7 @@ def draw_bars(
     width_in: float,
     digits: int | None,
     repeats: Sequence[Sequence[float]] = (),
-) -> None:
+) -> bool:
     """Draw bars with whiskers, a dash where a value is missing.
 
     Args:
@@ -80,10 +80,14 @@ def draw_bars(
         values: Their heights.
         style: The arm's.
         width: Distance to the next bar, in units of the x axis.
-        width_in: The same in inches: values that would run into the next bar's are written upwards or left out.
+        width_in: The same in inches: values that would run into the next bar's are written upright or left out.
         digits: Digits of the values written above the bars; null writes none.
         repeats: Values of single repeats for each bar, drawn as dots.
+
+    Returns:
+        Whether values are written upright.
     """
+    upright = False
     for i, (place, value) in enumerate(zip(places, values, strict=True)):
         height = number(value)
         missing = math.isnan(height)
@@ -108,7 +112,8 @@ def draw_bars(
             axis.plot(beside, repeats[i], style.marker, color="0.1", markersize=3, mfc="white", mew=0.7, zorder=5)
         if digits is not None:
             top = max([height + (0 if math.isnan(high) else high), *(repeats[i] if repeats else ())])
-            _write_above(axis, place, top, f"{height:.{digits}f}", width_in)
+            upright |= _write_above(axis, place, top, f"{height:.{digits}f}", width_in)
+    return upright
 
 
 def draw_ticks(axis: Any, places: Sequence[float], values: Sequence[Entry], width: float) -> None:
@@ -168,10 +173,10 @@ def whiskers(values: Sequence[Entry]) -> list[list[float]]:
 _REFERENCE: dict[str, Any] = {"color": "0.25", "linewidth": 1.0, "linestyle": (0, (4, 2))}
 
 
-def _write_above(axis: Any, place: float, top: float, text: str, width_in: float) -> None:
-    upwards = width_in < _DIGIT_IN * len(text)
-    if upwards and width_in < 0.11:
-        return
+def _write_above(axis: Any, place: float, top: float, text: str, width_in: float) -> bool:
+    upright = width_in < _DIGIT_IN * len(text)
+    if upright and width_in < 0.11:
+        return False
     axis.annotate(
         text,
         (place, top),
@@ -179,6 +184,7 @@ def _write_above(axis: Any, place: float, top: float, text: str, width_in: float
         textcoords="offset points",
         ha="center",
         va="bottom",
-        rotation=90 if upwards else 0,
+        rotation=90 if upright else 0,
         fontsize=_LABEL_SIZE,
     )
+    return upright

@@ -1,7 +1,6 @@
 """One panel: what it shows, how large it has to be, and its axes."""
 
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -10,7 +9,7 @@ from typing import Any, Literal
 from analysis.figures.style import plain_label
 from analysis.tables.table import Entry
 
-__all__ = ["Panel", "dress", "panel_widths_in", "plot_height_in", "positions", "runs"]
+__all__ = ["Panel", "dress", "panel_widths_in", "pitch_in", "plot_height_in", "positions", "runs"]
 
 _GAP = 0.4
 # what stands beside a plot: the value axis, its ticks and label
@@ -62,13 +61,13 @@ def runs(panel: Panel) -> list[tuple[int, int]]:
 
 def panel_widths_in(panel: Panel) -> tuple[float, float]:
     """Smallest width at which it can be read, and the width that suits it, with its margins."""
-    length, count = positions(panel)[-1] + 1 if panel.x_labels else 1.0, len(panel.series)
+    length, count = positions(panel)[-1] + 1.2, len(panel.series)
     if panel.kind == "rows":
         return 2.3, 3.0
     least, best = {
         "lines": (0.1, 0.17),
         "points": (0.09 * count + 0.1, 0.14 * count + 0.22),
-        "bars": (0.1 * count + 0.04, 0.31 * count + 0.08),
+        "bars": (0.1 * count + 0.04, 0.33 * count + 0.08),
     }[panel.kind]
     return max(2.1, least * length + _MARGIN_IN), min(6.0, max(2.75, best * length + _MARGIN_IN))
 
@@ -80,6 +79,11 @@ def plot_height_in(panel: Panel) -> float:
     return 1.5
 
 
+def pitch_in(panel: Panel, width_in: float) -> float:
+    """Inches from one position to the next in a panel of this width with its margins."""
+    return (width_in - _MARGIN_IN) / (positions(panel)[-1] + 1.2)
+
+
 def dress(axis: Any, panel: Panel, width_in: float) -> None:
     """Titles, ticks, limits and grid of its axes.
 
@@ -88,12 +92,11 @@ def dress(axis: Any, panel: Panel, width_in: float) -> None:
         panel: The panel.
         width_in: Its width with its margins.
     """
-    lines = textwrap.wrap(plain_label(panel.title), max(16, int(width_in / _TITLE_LETTER_IN)))
-    axis.set_title("\n".join(lines))
+    axis.set_title(plain_label(panel.title, int(width_in / _TITLE_LETTER_IN)))
     axis.spines[["top", "right"]].set_visible(False)
     axis.set_axisbelow(True)
     if panel.kind == "rows":
-        rows = ["\n".join(textwrap.wrap(plain_label(text), _ROW_LETTERS)) for text in panel.x_labels]
+        rows = [plain_label(text, _ROW_LETTERS) for text in panel.x_labels]
         axis.set_yticks(positions(panel), rows)
         axis.set_ylim(len(rows) - 0.4, -0.6)
         axis.set_xlabel(panel.y_label)
@@ -103,26 +106,27 @@ def dress(axis: Any, panel: Panel, width_in: float) -> None:
     axis.set_ylabel(panel.y_label)
     axis.grid(axis="y", color="0.9", linewidth=0.6)
     places = positions(panel)
-    low, high = -0.6, (places[-1] if places else 0.0) + 0.6
+    low, high = -0.6, places[-1] + 0.6
     axis.set_xlim(low, high)
-    _label_positions(axis, panel, (width_in - _MARGIN_IN) / (high - low))
-    first, end = max(runs(panel), key=lambda run: run[1] - run[0], default=(0, 0))
-    if end > first:
-        # under what it names alone, not under positions set apart
-        middle = (places[first] + places[end - 1]) / 2
-        axis.set_xlabel(panel.x_label, x=(middle - low) / (high - low))
+    _label_positions(axis, panel, pitch_in(panel, width_in))
+    # under what it names alone, not under positions set apart
+    first, end = max(runs(panel), key=lambda run: run[1] - run[0])
+    middle = (places[first] + places[end - 1]) / 2
+    axis.set_xlabel(panel.x_label, x=(middle - low) / (high - low))
 
 
-def _label_positions(axis: Any, panel: Panel, pitch_in: float) -> None:
+def _label_positions(axis: Any, panel: Panel, pitch: float) -> None:
     """Tick labels that do not meet: slanted, upright, or not all of them where they would."""
-    every = math.ceil(0.115 / pitch_in)
+    longest = max(map(len, panel.x_labels))
+    across_in = longest * _TICK_LETTER_IN + 0.05
+    # two digits are short enough to be left out rather than turned
+    every = math.ceil((across_in if longest <= 2 else 0.115) / pitch)
     places = positions(panel)
     shown = [i for i in range(len(places)) if i % every == 0 or i in panel.breaks]
     axis.set_xticks([places[i] for i in shown], [plain_label(panel.x_labels[i]) for i in shown])
-    longest = max((len(panel.x_labels[i]) for i in shown), default=0)
-    if longest * _TICK_LETTER_IN + 0.06 <= pitch_in * every:
+    if across_in <= pitch * every:
         return
-    slanted = pitch_in * every >= 0.2
+    slanted = pitch * every >= 0.2
     axis.tick_params(axis="x", labelrotation=35 if slanted else 90)
     for text in axis.get_xticklabels():
         text.set(ha="right" if slanted else "center", rotation_mode="anchor" if slanted else "default")

@@ -8,14 +8,13 @@ from typing import Any
 from analysis.figures.layout import (
     MAX_WIDTH_IN,
     add_legend,
+    add_title,
     fill_columns,
     fit_height,
     new_figure,
-    plain_title,
-    wrapped,
 )
 from analysis.figures.marks import draw_bars, draw_points, draw_reference, draw_ticks, legend_handle, number
-from analysis.figures.panel import Panel, dress, panel_widths_in, plot_height_in, positions, runs
+from analysis.figures.panel import Panel, dress, panel_widths_in, pitch_in, plot_height_in, positions, runs
 from analysis.figures.style import ArmStyle, FigureFile, arm_styles, file_stem, plain_label, save, styled
 from analysis.statistics import Estimate
 from analysis.tables.table import Entry
@@ -75,7 +74,6 @@ def draw_panels(
             rows,
             columns,
             panel_width_in=min(best, MAX_WIDTH_IN / columns),
-            panel_height_in=max(map(plot_height_in, drawn)) + 0.6,
             share_y="all" if in_rows else "row" if share_y else "none",
             names=list(handles),
         )
@@ -94,9 +92,7 @@ def draw_panels(
             if column and (share_y or in_rows):
                 axis.set_ylabel("")
         whole = f"{title} [fidelity: {fidelity}]"
-        lines = [wrapped(plain_title(whole), figure.get_figwidth())]
-        lines += [wrapped(CPU_NOTE, figure.get_figwidth())] if warn and fidelity == "cpu" else []
-        figure.suptitle("\n".join(lines), fontsize=9)
+        add_title(figure, whole, CPU_NOTE if warn and fidelity == "cpu" else "")
         add_legend(figure, handles)
         fit_height(figure, axes, max(map(plot_height_in, drawn)))
         svg, pdf = save(figure, folder, file_stem(name))
@@ -157,17 +153,19 @@ def _draw(axis: Any, panel: Panel, styles: dict[str, ArmStyle], width_in: float)
     for index, (key, values) in enumerate(panel.series.items()):
         shifted = [place + (index - (count - 1) / 2) * width for place in places]
         if panel.kind == "bars":
-            draw_bars(
+            upright = draw_bars(
                 axis,
                 shifted,
                 values,
                 styles[key],
                 width=width,
-                width_in=width * width_in * 0.75 / (places[-1] + 1.2),
+                width_in=width * pitch_in(panel, width_in),
                 digits=None if panel.ticks else panel.digits,
                 repeats=panel.repeats.get(key, ()),
             )
             draw_ticks(axis, shifted, panel.ticks.get(key, [None] * len(shifted)), width)
+            # room for the values above the bars
+            axis.margins(y=0.3 if upright else 0.16)
             continue
         for first, end in runs(panel):
             here = slice(first, end)
@@ -175,8 +173,6 @@ def _draw(axis: Any, panel: Panel, styles: dict[str, ArmStyle], width_in: float)
             draw_points(axis, shifted[here], values[here], styles[key], connect=connect, horizontal=horizontal)
         if horizontal:
             _write_missing(axis, panel, shifted, values)
-    if panel.kind == "bars":
-        axis.margins(y=0.2)
 
 
 def _write_missing(axis: Any, panel: Panel, places: Sequence[float], values: Sequence[Entry]) -> None:

@@ -1,6 +1,7 @@
 """How figures look: readable in greyscale, drawn without pyplot, saved as SVG and PDF."""
 
 import re
+import textwrap
 import warnings
 import zlib
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ __all__ = [
     "arm_styles",
     "file_stem",
     "plain_label",
+    "plain_text",
     "save",
     "styled",
 ]
@@ -140,11 +142,23 @@ def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
     return svg, pdf
 
 
-def plain_label(text: str) -> str:
-    """A name as figures can show it: no control characters, no math mode, not too long."""
+def plain_label(text: str, letters: int | None = None) -> str:
+    """A name as figures can show it: no control characters, no math mode, not too long.
+
+    Args:
+        text: The name.
+        letters: Where its lines are broken; null does not break it.
+    """
+    shown = text if len(text) <= _MAX_LABEL else text[: _MAX_LABEL - 1] + "\u2026"
+    return plain_text(shown, letters)
+
+
+def plain_text(text: str, letters: int | None = None) -> str:
+    """As `plain_label`, of any length."""
     shown = "".join(c if c.isprintable() else "\ufffd" for c in text)
-    shown = shown if len(shown) <= _MAX_LABEL else shown[: _MAX_LABEL - 1] + "\u2026"
-    return shown.replace("$", r"\$")
+    # broken before it is escaped: a break inside an escape would open math mode
+    lines = [shown] if letters is None else textwrap.wrap(shown, letters, break_on_hyphens=False)
+    return "\n".join(lines).replace("$", r"\$")
 
 
 def file_stem(text: str) -> str:
