@@ -16,7 +16,7 @@ __all__ = ["draw_bars", "draw_points", "draw_reference", "draw_ticks", "legend_h
 _MARKER_SIZE = 4.4
 _LABEL_SIZE = 7
 # a digit is 0.64 em wide, a point half of that
-_DIGIT_IN = 0.062
+_DIGIT_IN = 0.058
 _BAR_ALPHA = 0.55
 
 

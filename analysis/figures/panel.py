@@ -116,7 +116,7 @@ def dress(axis: Any, panel: Panel, width_in: float) -> None:
 
 
 def _label_positions(axis: Any, panel: Panel, pitch: float) -> None:
-    """Tick labels that do not meet: slanted, upright, or not all of them where they would."""
+    """Tick labels that do not meet: on several lines, slanted, upright, or not all of them where they would."""
     longest = max(map(len, panel.x_labels))
     across_in = longest * _TICK_LETTER_IN + 0.05
     # two digits are short enough to be left out rather than turned
@@ -125,6 +125,10 @@ def _label_positions(axis: Any, panel: Panel, pitch: float) -> None:
     shown = [i for i in range(len(places)) if i % every == 0 or i in panel.breaks]
     axis.set_xticks([places[i] for i in shown], [plain_label(panel.x_labels[i]) for i in shown])
     if across_in <= pitch * every:
+        return
+    letters = int(pitch / _TICK_LETTER_IN) - 1
+    if every == 1 and all(len(word) <= letters for text in panel.x_labels for word in text.split()):
+        axis.set_xticks(places, [plain_label(text, letters) for text in panel.x_labels])
         return
     slanted = pitch * every >= 0.2
     axis.tick_params(axis="x", labelrotation=35 if slanted else 90)

@@ -71,7 +71,7 @@ def draw_by_segment(
     labels: Sequence[str],
     budget: PanelBudget | None = None,
 ) -> list[FigureFile]:
-    """Draw one figure per workload and temperature: rows for each model, a panel per batch size.
+    """Draw one figure per workload and temperature: a panel per model and batch size, each model from a new row on.
 
     Args:
         cells: Cells of one sweep.
@@ -107,7 +107,7 @@ def draw_by_segment(
                 fidelity=fidelity,
                 folder=folder,
                 labels=[quantity.title] if one else labels,
-                group=len(sizes),
+                group=len(sizes) if len(sizes) > 1 else None,
                 reference_label=quantity.reference,
                 warn=quantity.warn,
             )
