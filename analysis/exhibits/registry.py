@@ -3,14 +3,14 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from analysis.exhibits import arms, calibration, figures, policies, speedups, steps
+from analysis.exhibits import arms, calibration, components, figures, fits, policies, positions, speedups, steps
 from analysis.exhibits.evidence import Evidence
 from analysis.exhibits.exhibit import Exhibit, Made, Missing
 from analysis.exhibits.ranges import range_twin
 
 __all__ = ["EXHIBITS", "Exhibits", "make_exhibits"]
 
-_FIT = calibration.NEEDS
+_FIT = fits.NEEDS
 
 EXHIBITS = (
     Exhibit(
@@ -149,8 +149,8 @@ EXHIBITS = (
         label="Figure 2",
         title="Conditional acceptance by draft position",
         experiments=("calibration",),
-        needs=figures.NEEDS_2,
-        make=figures.figure_2,
+        needs=positions.NEEDS,
+        make=positions.figure_2,
     ),
     Exhibit(
         label="Figure 4",
@@ -174,7 +174,7 @@ EXHIBITS = (
         title="Components of Hybrid Spark, each removed",
         experiments=("ablation",),
         needs="Hybrid Spark with and without a component (left), " + _FIT + " (right)",
-        make=calibration.ablation_figure,
+        make=components.figure_6,
         others=("calibration",),
         shows_fit=True,
     ),

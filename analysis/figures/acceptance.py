@@ -22,6 +22,7 @@ def acceptance_figures(
         repeats=lambda segment: segment.acceptances,
         shown=lambda cell: cell.key.speculates is not False,
         reference="no speculation",
+        bars=True,
         caption="Output tokens per request-step. Whiskers: 95% percentile bootstrap over repeats; small markers on "
         "bars: single repeats; a gap or dash is a missing value.",
     )

@@ -6,7 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.figures.style import FigureFile, arm_styles, new_figure, save, styled
+from analysis.figures.layout import add_title, fit_height, new_figure
+from analysis.figures.style import FigureFile, arm_styles, save, styled
 
 __all__ = ["EstimatorData", "draw_estimator"]
 
@@ -38,7 +39,7 @@ def draw_estimator(data: EstimatorData, folder: Path, name: str = "estimator") -
     """Draw four panels into `<folder>/<name>.svg` and `.pdf`."""
     title = f"Estimator of {data.model}, held-out half (engine {data.fidelity})"
     with styled():
-        figure, axes = new_figure(2, 2, panel_width_in=3.3, panel_height_in=2.4, share_y=False)
+        figure, axes = new_figure(2, 2, panel_width_in=3.3, share_y="none")
         _draw_reliability(axes[0][0], data.reliability)
         _draw_positions(axes[0][1], {"given a match": data.by_position}, "Acceptance by draft position")
         groups = {
@@ -48,7 +49,8 @@ def draw_estimator(data: EstimatorData, folder: Path, name: str = "estimator") -
         }
         _draw_positions(axes[1][0], groups, "By match length n and copy length m")
         _draw_deltas(axes[1][1], data.deltas)
-        figure.suptitle(title.replace("$", r"\$"))
+        add_title(figure, title)
+        fit_height(figure, axes, 1.8)
         svg, pdf = save(figure, folder, name)
     num_positions, num_steps = int(data.by_position["graded"].sum()), int(data.by_position["graded"].iloc[0])
     return FigureFile(

@@ -1,48 +1,31 @@
-"""Figures of the paper: panels of lines or bars, each point an estimate with its interval."""
+"""Figures of panels of lines, points, bars or rows, each value an estimate with its interval."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.figures.marks import draw_line, whiskers
-from analysis.figures.segments import plain_title
-from analysis.figures.style import ArmStyle, FigureFile, arm_styles, file_stem, new_figure, plain_label, save, styled
+from analysis.figures.layout import (
+    MAX_WIDTH_IN,
+    add_legend,
+    add_title,
+    fill_columns,
+    fit_height,
+    new_figure,
+)
+from analysis.figures.marks import draw_bars, draw_points, draw_reference, draw_ticks, legend_handle, number
+from analysis.figures.panel import Panel, dress, panel_widths_in, pitch_in, plot_height_in, positions, runs
+from analysis.figures.style import ArmStyle, FigureFile, arm_styles, file_stem, plain_label, save, styled
 from analysis.statistics import Estimate
 from analysis.tables.table import Entry
 
 __all__ = ["CPU_NOTE", "Panel", "draw_panels", "num_repeats"]
 
 CPU_NOTE = "interpreted on a CPU: not comparable with GPU times"
-_MAX_TICKS = 16
-
-
-@dataclass(kw_only=True, slots=True)
-class Panel:
-    """One panel.
-
-    Args:
-        title: Above it.
-        x_labels: Positions on the x axis, evenly spaced.
-        series: Label -> one value for each position; a hole or null is a gap.
-        x_label: Below it.
-        y_label: Beside it.
-        bars: Whether series are bars next to each other, not lines.
-        reference: A horizontal line.
-    """
-
-    title: str
-    x_labels: list[str]
-    series: Mapping[str, Sequence[Entry]]
-    x_label: str = ""
-    y_label: str = ""
-    bars: bool = False
-    reference: float | None = 1.0
 
 
 def draw_panels(
-    panels: Sequence[Panel],
+    panels: Sequence[Panel | None],
     *,
     name: str,
     title: str,
@@ -50,69 +33,74 @@ def draw_panels(
     fidelity: str | None,
     folder: Path,
     labels: Sequence[str],
-    num_columns: int = 3,
+    num_columns: int | None = None,
+    group: int | None = None,
     share_y: bool = True,
     label: str | None = None,
     reference_label: str | None = None,
+    tick_label: str | None = None,
+    unit: str = "repeats",
     warn: bool = False,
 ) -> FigureFile:
     """Draw a figure and save it.
 
     Args:
-        panels: In reading order.
+        panels: In reading order; null leaves its place empty.
         name: File stem.
         title: What it shows.
-        caption: How to read it, with n.
+        caption: How to read it; n is added.
         fidelity: What the numbers mean.
         folder: Where the files go.
-        labels: Every series label of the figure, in order.
-        num_columns: Panels in a row, at most.
+        labels: Every series label of the figure, or of all figures that share its styles, in order.
+        num_columns: Panels in a row; null takes what fills the rows of a page.
+        group: Panels that belong together, from a new row on; null takes all.
         share_y: Whether the panels of a row have one scale.
         label: Its number in the paper.
         reference_label: Legend of the reference line.
+        tick_label: Legend of the ticks across bars.
+        unit: What n counts.
         warn: Whether times are shown, which a CPU's cannot stand for.
     """
-    columns = min(num_columns, len(panels))
-    rows = math.ceil(len(panels) / columns)
+    drawn = [panel for panel in panels if panel is not None]
+    least, best = (max(widths) for widths in zip(*map(panel_widths_in, drawn), strict=True))
+    columns = num_columns or fill_columns(group or len(panels), int(MAX_WIDTH_IN / least))
+    in_group = math.ceil((group or len(panels)) / columns)
+    rows = in_group * math.ceil(len(panels) / (group or len(panels)))
+    in_rows = drawn[0].kind == "rows"
     styles = arm_styles(labels)
     with styled():
-        width = max(_width(panel, len(labels)) for panel in panels)
-        figure, axes = new_figure(rows, columns, panel_width_in=width, panel_height_in=2.2, share_y=share_y)
+        handles = _handles(drawn, labels, styles, reference_label, tick_label)
+        figure, axes = new_figure(
+            rows,
+            columns,
+            panel_width_in=min(best, MAX_WIDTH_IN / columns),
+            share_y="all" if in_rows else "row" if share_y else "none",
+            names=list(handles),
+        )
         for axis in axes.flat:
             axis.set_axis_off()
-        handles: dict[str, Any] = {}
+        width_in = figure.get_figwidth() / columns
         for index, panel in enumerate(panels):
-            axis = axes[index // columns][index % columns]
+            if panel is None:
+                continue
+            place = index % (group or len(panels))
+            row, column = index // (group or len(panels)) * in_group + place // columns, place % columns
+            axis = axes[row][column]
             axis.set_axis_on()
-            _dress(axis, panel)
-            if panel.reference is not None:
-                line = axis.axhline(panel.reference, color="0.35", linewidth=0.9, linestyle=(0, (4, 2)), zorder=0.5)
-                if reference_label:
-                    handles.setdefault(reference_label, line)
-            draw = _bars if panel.bars else _lines
-            for key, values in panel.series.items():
-                if any(_value(v) is not None for v in values):
-                    handles.setdefault(key, draw(axis, panel, key, values, styles[key]))
-            if index % columns and share_y:
+            dress(axis, panel, width_in)
+            _draw(axis, panel, styles, width_in)
+            if column and (share_y or in_rows):
                 axis.set_ylabel("")
         whole = f"{title} [fidelity: {fidelity}]"
-        warning = f"\n{CPU_NOTE}" if warn and fidelity == "cpu" else ""
-        figure.suptitle(_wrapped(plain_title(whole), figure.get_figwidth()) + warning, fontsize=9)
-        ordered = {key: handles[key] for key in [*labels, *handles] if key in handles}
-        names = [plain_label(key) for key in ordered]
-        column_in = 0.065 * max(map(len, names), default=1) + 0.55
-        figure.legend(
-            list(ordered.values()),
-            names,
-            loc="outside lower center",
-            ncols=max(1, min(len(names), 5, int(figure.get_figwidth() / column_in))),
-            handlelength=2.8,
-        )
+        add_title(figure, whole, CPU_NOTE if warn and fidelity == "cpu" else "")
+        add_legend(figure, handles)
+        fit_height(figure, axes, max(map(plot_height_in, drawn)))
         svg, pdf = save(figure, folder, file_stem(name))
+    values = (v for panel in drawn for s in panel.series.values() for v in s)
     return FigureFile(
         name=name,
         title=whole,
-        caption=f"{caption} {num_repeats(v for p in panels for s in p.series.values() for v in s)}",
+        caption=f"{caption} {num_repeats(values, unit)}".strip(),
         svg=svg,
         pdf=pdf,
         width_in=figure.get_figwidth(),
@@ -120,96 +108,84 @@ def draw_panels(
     )
 
 
-def num_repeats(values: Any, unit: str = "repeats") -> str:
+def num_repeats(values: Iterable[Entry], unit: str = "repeats") -> str:
     """How much data the points rest on, in words."""
     counts = {v.n for v in values if isinstance(v, Estimate) and v.value is not None}
     if not counts:
         return ""
     low, high = min(counts), max(counts)
-    if high < 2:
-        return f"n = 1 {unit.removesuffix('s')}: no interval."
-    return f"n = {low:,} {unit}." if low == high else f"n = {low:,} to {high:,} {unit}."
+    text = f"n = {low:,}" if low == high else f"n = {low:,} to {high:,}"
+    text += f" {unit.removesuffix('s') if high == 1 else unit}"
+    if unit != "repeats" or low > 1:
+        return f"{text}."
+    return f"{text}: no interval." if high == 1 else f"{text}; a value of one repeat has no interval."
 
 
-def _dress(axis: Any, panel: Panel) -> None:
-    axis.set_title(plain_label(panel.title))
-    every = math.ceil(len(panel.x_labels) / _MAX_TICKS)
-    ticks = range(0, len(panel.x_labels), every)
-    axis.set_xticks(list(ticks), [plain_label(panel.x_labels[i]) for i in ticks])
-    longest = max(map(len, panel.x_labels), default=0)
-    if (longest > 4 and len(panel.x_labels) > 4) or (longest > 6 and len(panel.x_labels) > 1):
-        axis.tick_params(axis="x", labelrotation=60 if longest < 10 else 30)
-        for text in axis.get_xticklabels():
-            text.set_horizontalalignment("right" if longest >= 10 else "center")
-    axis.set_xlim(-0.6, len(panel.x_labels) - 0.4)
-    axis.set_xlabel(panel.x_label)
-    axis.set_ylabel(panel.y_label)
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.grid(axis="y", color="0.9", linewidth=0.6)
-    axis.set_axisbelow(True)
+def _handles(
+    panels: Sequence[Panel],
+    labels: Sequence[str],
+    styles: dict[str, ArmStyle],
+    reference_label: str | None,
+    tick_label: str | None,
+) -> dict[str, Any]:
+    """Label as shown -> handle of what is drawn; the only series of a panel of rows needs no name."""
+    kinds: dict[str, set[str]] = {}
+    for panel in panels:
+        for key, values in panel.series.items():
+            if not all(math.isnan(number(v)) for v in values):
+                kinds.setdefault(key, set()).add(panel.kind)
+    if len(kinds) == 1 and panels[0].kind == "rows":
+        kinds = {}
+    handles = {plain_label(key): legend_handle(styles[key], kinds[key]) for key in labels if key in kinds}
+    if tick_label and any(panel.ticks for panel in panels):
+        handles[tick_label] = legend_handle(None, {"ticks"})
+    if reference_label and any(panel.reference is not None for panel in panels):
+        handles[plain_label(reference_label)] = legend_handle(None, set())
+    return handles
 
 
-def _lines(axis: Any, panel: Panel, key: str, values: Sequence[Entry], style: ArmStyle) -> Any:
-    count = len(panel.series)
-    shift = (list(panel.series).index(key) - (count - 1) / 2) * min(0.12, 0.5 / count)
-    xs = [i + shift for i in range(len(values))]
-    ys = [_number(v) for v in values]
-    return draw_line(axis, xs, values, ys, style, markersize=4.2)
-
-
-def _bars(axis: Any, panel: Panel, key: str, values: Sequence[Entry], style: ArmStyle) -> Any:
-    count = len(panel.series)
-    width = min(0.8 / count, 0.38)
-    shift = (list(panel.series).index(key) - (count - 1) / 2) * width
-    handle = None
-    for i, value in enumerate(values):
-        y = _value(value)
-        bar = axis.bar(
-            [i + shift],
-            [0.0 if y is None else y],
-            width=width * 0.92,
-            color=(*style.color, 0.55),
-            edgecolor="0.15",
-            linewidth=0.7,
-            hatch=style.hatch,
-        )
-        handle = handle or bar
-        if y is None:
-            axis.annotate("\u2013", (i + shift, 0), (0, 2), textcoords="offset points", ha="center")
+def _draw(axis: Any, panel: Panel, styles: dict[str, ArmStyle], width_in: float) -> None:
+    horizontal = panel.kind == "rows"
+    if panel.reference is not None:
+        draw_reference(axis, panel.reference, horizontal=horizontal)
+    places, count = positions(panel), len(panel.series)
+    width = {"lines": min(0.12, 0.5 / count), "bars": min(0.38, 0.84 / count)}.get(panel.kind, min(0.3, 0.72 / count))
+    for index, (key, values) in enumerate(panel.series.items()):
+        shifted = [place + (index - (count - 1) / 2) * width for place in places]
+        if panel.kind == "bars":
+            upright = draw_bars(
+                axis,
+                shifted,
+                values,
+                styles[key],
+                width=width,
+                width_in=width * pitch_in(panel, width_in),
+                digits=None if panel.ticks else panel.digits,
+                repeats=panel.repeats.get(key, ()),
+            )
+            draw_ticks(axis, shifted, panel.ticks.get(key, [None] * len(shifted)), width)
+            # room for the values above the bars
+            axis.margins(y=0.3 if upright else 0.16)
             continue
-        low, high = (part[0] for part in whiskers([value]))
-        if not math.isnan(low):
-            axis.errorbar([i + shift], [y], yerr=[[low], [high]], color="0.1", elinewidth=1, capsize=2.5, zorder=4)
-        top = y + (0 if math.isnan(high) else high)
-        axis.annotate(f"{y:.1f}", (i + shift, top), (0, 3), textcoords="offset points", ha="center", fontsize=7)
-    axis.margins(y=0.14)
-    return handle
+        for first, end in runs(panel):
+            here = slice(first, end)
+            connect = panel.kind == "lines"
+            draw_points(axis, shifted[here], values[here], styles[key], connect=connect, horizontal=horizontal)
+        if horizontal:
+            _write_missing(axis, panel, shifted, values)
 
 
-def _value(entry: Entry) -> float | None:
-    if isinstance(entry, Estimate):
-        return entry.value
-    return float(entry) if isinstance(entry, int | float) else None
-
-
-def _number(entry: Entry) -> float:
-    value = _value(entry)
-    return float("nan") if value is None else value
-
-
-def _width(panel: Panel, num_series: int) -> float:
-    per = 0.21 if not panel.bars else 0.34 * num_series
-    return min(6.5, max(2.6, per * len(panel.x_labels) + 0.8))
-
-
-def _wrapped(text: str, width_in: float) -> str:
-    """A title broken to the figure's width."""
-    limit = max(30, int(width_in / 0.068))
-    lines, line = [], ""
-    for word in text.split(" "):
-        if line and len(line) + 1 + len(word) > limit:
-            lines.append(line)
-            line = word
-        else:
-            line = f"{line} {word}".strip()
-    return "\n".join([*lines, line])
+def _write_missing(axis: Any, panel: Panel, places: Sequence[float], values: Sequence[Entry]) -> None:
+    """What a row without a value has instead: a text such as n/a, or a dash."""
+    for place, value in zip(places, values, strict=True):
+        if math.isnan(number(value)):
+            text = value if isinstance(value, str) else "\u2013"
+            axis.annotate(
+                text,
+                (panel.reference or 0.0, place),
+                (4, 0),
+                textcoords="offset points",
+                va="center",
+                color="0.35",
+                fontsize=7.5,
+            )

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.cells import CellResult
+from analysis.figures.panels import CPU_NOTE
 from analysis.figures.segments import Quantity, draw_by_segment
-from analysis.figures.style import FigureFile, PanelBudget
+from analysis.figures.style import FigureFile, PanelBudget, plain_label
 
 __all__ = ["CPU_WARNING", "speedup_figures"]
 
-CPU_WARNING = "interpreted on a CPU: not comparable with GPU times"
+CPU_WARNING = CPU_NOTE
 
 
 def speedup_figures(
@@ -33,14 +34,15 @@ def speedup_figures(
     quantity = Quantity(
         name="speedup",
         title=f"Speedup over {baseline}",
-        axis=f"Output throughput\nover {baseline[:24]}",
+        axis=f"Output throughput\nover {plain_label(baseline[:24])}",
         estimate=lambda segment: segment.speedup,
         repeats=None,
         shown=lambda cell: not cell.is_baseline,
         reference=f"{baseline} (baseline)",
         caption=f"Output throughput over that of {baseline} at the same grid point, paired by repeat. Whiskers: 95% "
-        "percentile bootstrap over repeats; hollow marker or \u00b0: level, the interval includes 1; a gap or dash is "
+        "percentile bootstrap over repeats; hollow marker: level, the interval includes 1; a gap or dash is "
         "a missing value.",
-        warning=CPU_WARNING if fidelity == "cpu" else None,
+        bars=False,
+        warn=True,
     )
     return draw_by_segment(cells, quantity, fidelity, folder, labels, budget)

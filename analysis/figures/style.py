@@ -1,6 +1,7 @@
 """How figures look: readable in greyscale, drawn without pyplot, saved as SVG and PDF."""
 
 import re
+import textwrap
 import warnings
 import zlib
 from collections.abc import Iterator, Sequence
@@ -19,16 +20,18 @@ __all__ = [
     "PanelBudget",
     "arm_styles",
     "file_stem",
-    "new_figure",
     "plain_label",
+    "plain_text",
     "save",
     "styled",
 ]
 
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+# numbers of markers and lines without a common divisor, so that their pairs repeat late
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", "p", ">", "h", "d", "8", "H")
 _LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (6, 2, 1, 2)))
-_HATCHES = ("", "///", "...", "\\\\\\", "xxx", "---", "ooo", "+++")
-_MAX_LABEL = 40
+# straight strokes alone: an SVG spells out every circle of a dotted pattern, 150 to 300 kB each
+_HATCHES = ("", "///", "---", "\\\\\\", "xxx", "|||", "+++", "///////", "|||||||", "-------", "x-", "/|", "\\-")
+_MAX_LABEL = 60
 
 
 @dataclass(kw_only=True, slots=True, frozen=True)
@@ -125,25 +128,13 @@ def styled() -> Iterator[None]:
         yield
 
 
-def new_figure(
-    num_rows: int, num_columns: int, *, panel_width_in: float, panel_height_in: float, share_y: bool = True
-) -> tuple[Figure, Any]:
-    """A figure with a grid of panels, sizes in inches; `share_y` gives each row one scale.
-
-    Returns:
-        The figure and its axes as a two-dimensional array.
-    """
-    size = (max(3.4, num_columns * panel_width_in), num_rows * panel_height_in + 0.75)
-    figure = Figure(figsize=size, layout="constrained")
-    axes = figure.subplots(num_rows, num_columns, squeeze=False, sharey="row" if share_y else False)
-    return figure, axes
-
-
 def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
     """Write `<name>.svg` and `<name>.pdf` without a date, so that the same data give the same bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     # laid out once: otherwise both formats lay it out again
-    figure.draw_without_rendering()
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
     figure.set_layout_engine("none")
     svg, pdf = folder / f"{name}.svg", folder / f"{name}.pdf"
     figure.savefig(svg, transparent=True, metadata={"Date": None})
@@ -151,11 +142,23 @@ def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
     return svg, pdf
 
 
-def plain_label(text: str) -> str:
-    """A name as figures can show it: no control characters, no math mode, not too long."""
+def plain_label(text: str, letters: int | None = None) -> str:
+    """A name as figures can show it: no control characters, no math mode, not too long.
+
+    Args:
+        text: The name.
+        letters: Where its lines are broken; null does not break it.
+    """
+    shown = text if len(text) <= _MAX_LABEL else text[: _MAX_LABEL - 1] + "\u2026"
+    return plain_text(shown, letters)
+
+
+def plain_text(text: str, letters: int | None = None) -> str:
+    """As `plain_label`, of any length."""
     shown = "".join(c if c.isprintable() else "\ufffd" for c in text)
-    shown = shown if len(shown) <= _MAX_LABEL else shown[: _MAX_LABEL - 1] + "\u2026"
-    return shown.replace("$", r"\$")
+    # broken before it is escaped: a break inside an escape would open math mode
+    lines = [shown] if letters is None else textwrap.wrap(shown, letters, break_on_hyphens=False)
+    return "\n".join(lines).replace("$", r"\$")
 
 
 def file_stem(text: str) -> str:

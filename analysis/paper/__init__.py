@@ -44,8 +44,11 @@ WORKLOADS = {
     "instructcoder": "InstructCoder",
     "mtbench": "MT-Bench",
     "editbench_long": "EditBench long context",
+    "speedbench_1k": "SPEED-Bench 1k",
+    "speedbench_2k": "SPEED-Bench 2k",
+    "speedbench_8k": "SPEED-Bench 8k",
 }
-"""Our workload -> the paper's name of it (Table 4)."""
+"""Our workload -> the paper's name of it (Table 4, Section P)."""
 
 EDITING = ("blazedit_5k", "blazedit_10k", "canitedit", "nextcoder", "editbench")
 """Workloads of the headline's code-editing ranges."""

@@ -13,7 +13,7 @@ import pytest
 from analysis.cells import summarise
 from analysis.compare.command import compare
 from analysis.dashboard import write_dashboard
-from analysis.exhibits import Evidence, calibration, figures, steps
+from analysis.exhibits import Evidence, calibration, components, positions, steps
 from analysis.identity import compare_outputs
 from analysis.load import load_sweep
 from analysis.report import write_report
@@ -224,7 +224,7 @@ def test_counts_by_position_that_contradict_the_others_are_left_out_of_figure_2(
         _edit(folder / "record.json", lambda raw, changes=changes: raw["segments"][0].update(changes))  # type: ignore[misc]
     builder.manifest(2)
     evidence = _evidence(tmp_path / "s")
-    curve = figures._acceptance_by_position(evidence, evidence.cells[0])
+    curve = positions._acceptance_by_position(evidence, evidence.cells[0])
     assert [point.value for point in curve if isinstance(point, Estimate)] == [0.5, 0.8, 0.25]
     (problem,) = evidence.sweep.problems
     assert f"got {counts}; left out of Figure 2" in problem
@@ -262,7 +262,7 @@ def test_damaged_fit_is_a_problem_that_names_the_file(tmp_path: Path, name: str,
     (fit / "estimators").mkdir(parents=True)
     (fit / "coefficients.json").write_text(json.dumps({"provenance": {"fidelity": "gpu"}, "beta": 0}))
     (fit / name).write_text(content, encoding="utf-8")
-    for make in (calibration.table_5, calibration.table_7, calibration.figure_4, calibration.ablation_figure):
+    for make in (calibration.table_5, calibration.table_7, calibration.figure_4, components.figure_6):
         assert not make(evidence, tmp_path / "f")
     assert any(str(fit) in problem and part in problem for problem in evidence.sweep.problems)
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis.cells import summarise
-from analysis.exhibits import Evidence, arms, calibration, figures, policies, speedups, steps
+from analysis.exhibits import Evidence, arms, calibration, components, figures, policies, positions, speedups, steps
 from analysis.load import load_sweep
 from analysis.statistics import Estimate, Ratio
 from analysis.tables.table import Hole
@@ -339,12 +339,13 @@ def test_figure_2_conditions_each_position_on_the_one_before(tmp_path: Path) -> 
         write_json_atomic(folder / "record.json", record.model_dump(mode="json"))
     builder.manifest(1)
     evidence = _evidence(builder.root)
-    curve = figures._acceptance_by_position(evidence, evidence.by_place[evidence.points()[0], "ngram"])
+    curve = positions._acceptance_by_position(evidence, evidence.by_place[evidence.points()[0], "ngram"])
     assert [_value(point) for point in curve] == [0.5, 1.0, 0.5]
     assert [point.n for point in curve if isinstance(point, Estimate)] == [100, 50, 50]
-    (figure,) = figures.figure_2(evidence, tmp_path).figures
+    (figure,) = positions.figure_2(evidence, tmp_path).figures
     assert figure.svg.is_file()
     assert figure.label == "Figure 2"
+    assert figure.caption.endswith("n = 50 to 100 drafts.")
 
 
 def test_figure_9_has_a_column_a_category(tmp_path: Path) -> None:
@@ -356,9 +357,40 @@ def test_figure_9_has_a_column_a_category(tmp_path: Path) -> None:
             ]
             builder.repeat(arm, 0, specs, model="qwen3-4b", workload=workload, with_requests=False)
     builder.manifest(1, baseline="dspark")
-    (figure,) = figures.figure_9(_evidence(builder.root), tmp_path).figures
+    evidence = _evidence(builder.root)
+    (figure,) = figures.figure_9(evidence, tmp_path).figures
     assert figure.svg.is_file()
     assert "n = 1 repeat: no interval." in figure.caption
+
+
+def test_figure_9_keys_styles_by_batch_size_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = Builder(tmp_path / "s", fidelity="gpu")
+    for size in (4, 32):
+        for arm, length in (("dspark", 3.0), ("hybrid", 4.0)):
+            specs = [SegmentSpec(name="mixed", part="mixed", acceptance_length=length, tokens_per_request=3000)]
+            builder.repeat(
+                arm, 0, specs, model="qwen3-4b", workload="speedbench_1k", batch_size=size, with_requests=False
+            )
+    builder.manifest(1, baseline="dspark")
+    drawn: list[dict[str, Any]] = []
+    monkeypatch.setattr(figures, "draw_panels", lambda panels, **options: drawn.append({"panels": panels, **options}))
+    figures.figure_9(_evidence(builder.root), tmp_path)
+    (figure,) = drawn
+    assert figure["labels"] == ["BS 4", "BS 32"]
+    speedups, lengths = figure["panels"]
+    assert list(speedups.series) == list(lengths.series) == list(lengths.ticks) == ["BS 4", "BS 32"]
+    assert [_value(lengths.series["BS 4"][0]), _value(lengths.ticks["BS 4"][0])] == [4.0, 3.0]
+    assert figure["reference_label"]
+    assert figure["tick_label"]
+
+
+@pytest.mark.parametrize(("workload", "name"), [("editbench", "EditBench"), ("sample", "sample")])
+def test_figure_8_names_the_workload_that_ran(tmp_path: Path, workload: str, name: str) -> None:
+    builder = _sweep(tmp_path / "s", {"dspark": 100.0, "hybrid": 150.0}, workload=workload, bucketed=True)
+    builder.manifest(2, baseline="dspark")
+    (figure,) = figures.figure_8(_evidence(builder.root, "editbench"), tmp_path).figures
+    assert figure.title == f"Speedup of Hybrid Spark over DSpark by edit distance, {name} [fidelity: gpu]"
+    assert ("6,000 tokens" in figure.caption) == (workload == "editbench")
 
 
 def test_fits_beside_the_sweep_give_tables_5_and_7_and_figures_4_and_6(tmp_path: Path) -> None:
@@ -374,10 +406,34 @@ def test_fits_beside_the_sweep_give_tables_5_and_7_and_figures_4_and_6(tmp_path:
     assert [row["estimator"] for row in seven.rows] == ["1", "2", "3", "4", "5"]
     assert seven.rows[0]["delta"] is None
     (four,) = calibration.figure_4(evidence, tmp_path / "f").figures
-    assert "n = 20 to 40" in four.caption
-    (six,) = calibration.ablation_figure(evidence, tmp_path / "f").figures
+    assert "n = 20 to 40 graded positions." in four.caption
+    (six,) = components.figure_6(evidence, tmp_path / "f").figures
     assert six.pdf.is_file()
+    assert six.caption.startswith("Left: output throughput")
+    assert " Right: increase in the estimator's log-loss" in six.caption
     assert evidence.sweep.problems == []
+
+
+def test_figure_6_has_a_row_a_component_and_says_what_was_held_out(tmp_path: Path) -> None:
+    builder = _sweep(tmp_path / "calibration", {"ngram": 100.0}, model="qwen3-4b", workload="nextcoder")
+    builder.manifest(2)
+    fit = tmp_path / "fits" / "qwen3-4b"
+    write_fit(fit)
+    coefficients = json.loads((fit / "coefficients.json").read_text())
+    coefficients["provenance"] |= {
+        "fitted_on": "half of each category (seed 0) of speedbench_8k (766 requests, outputs sha256 0123456789ab, gpu)",
+        "held_out_matched_steps": "19699",
+    }
+    (fit / "coefficients.json").write_text(json.dumps(coefficients))
+    evidence = _evidence(builder.root, "calibration")
+    (panel,) = components._log_loss(evidence)
+    assert panel.x_labels == list(arms.ABLATIONS.values())
+    assert panel.series == {"held-out half of SPEED-Bench 8k": ["n/a", "n/a", 0.12, None, None, None, None, None]}
+    assert panel.y_label == "Δ log-loss per matched step\n(19,699 steps)"
+    (six,) = components.figure_6(evidence, tmp_path / "f").figures
+    assert six.caption.startswith("Increase in the estimator's log-loss")
+    assert "Left" not in six.caption
+    assert "throughput" not in six.caption
 
 
 def test_a_fit_of_another_fidelity_is_named_and_left_out(tmp_path: Path) -> None:
