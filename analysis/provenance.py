@@ -54,7 +54,7 @@ def provenance_facts(sweep: Sweep) -> list[Fact]:
 def cautions(facts: list[Fact]) -> list[str]:
     """One sentence for each fact that should be the same in all records and is not."""
     return [
-        f"{fact.name}: the records hold {fact.num_values} different values, see the provenance."
+        f"{fact.name}: the records hold {fact.num_values} different values."
         for fact in facts
         if fact.must_agree and fact.num_values > 1
     ]

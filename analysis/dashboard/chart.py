@@ -96,7 +96,7 @@ def chart(points: Sequence[PointInTime], metric: str, *, small: bool) -> Chart |
     made = (
         Chart(width=190, height=38, left=6, right=184, top=6, bottom=32)
         if small
-        else Chart(width=860, height=250, left=64, right=816, top=26, bottom=214)
+        else Chart(width=860, height=250, left=64, right=796, top=26, bottom=214)
     )
     repeats = [
         value for p in points for value in (p.observation.values.get(metric, {}) if p.observation else {}).values()

@@ -66,7 +66,7 @@ def table_6(evidence: Evidence, _folder: Path) -> Made:
             f"({paper.model_name(p.model)}, {paper.workload_name(p.workload)}, BS {p.batch_size})",
             fidelity=evidence.fidelity,
             columns=[
-                Column(key="estimator", title=""),
+                Column(key="estimator", title="Estimator"),
                 Column(key="terms", title="Terms"),
                 *(Column(key=title.lower(), title=title, digits=3, kind="ratio") for _, title in columns),
             ],
@@ -77,7 +77,7 @@ def table_6(evidence: Evidence, _folder: Path) -> Made:
             row |= {title.lower(): evidence.ratio(p, arm, "ngram_av", name) for name, title in columns}
             table.rows.append(row)
         full: dict[str, Entry] = {"estimator": "6", "terms": _TERMS[6]}
-        table.rows.append(full | {title.lower(): "1" for _, title in columns})
+        table.rows.append(full | {title.lower(): 1 for _, title in columns})
         table.notes.append(repeats_note(table))
         made.tables.append(table)
         if (p.model, p.workload, p.batch_size) == ("qwen3-4b", "nextcoder", 128):
@@ -179,10 +179,10 @@ def _compare(evidence: Evidence, about: _Comparison, arms: list[str], over: str,
         title=about.title,
         fidelity=evidence.fidelity,
         columns=[
-            Column(key="model", title="Model", shared="{}"),
-            Column(key="workload", title="Workload", shared="{}"),
-            Column(key="batch_size", title="BS", shared="BS {}"),
-            Column(key="temperature", title="T", shared="T={}"),
+            Column(key="model", title="Model", ruled=True, shared="{}"),
+            Column(key="workload", title="Workload", ruled=True, shared="{}"),
+            Column(key="batch_size", title="BS", ruled=True, shared="BS {}"),
+            Column(key="temperature", title="T", ruled=True, shared="T={}"),
             Column(key="arm", title="Arm"),
             Column(key="ratio", title=f"Over {evidence.label(over)}", digits=3, kind="ratio"),
             Column(key="t_interval", title="t-interval"),

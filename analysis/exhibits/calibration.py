@@ -29,8 +29,8 @@ def table_5(evidence: Evidence, _folder: Path) -> Made:
         fidelity=evidence.fidelity,
         columns=[
             Column(key="model", title="Model"),
-            *(Column(key=k, title=k.replace("beta_", "β"), digits=3) for k in BETA),
-            *(Column(key=k, title=_symbol(k), digits=4) for k in REST),
+            *(Column(key=k, title=k.replace("beta_", "β"), digits=3, block="intercepts") for k in BETA),
+            *(Column(key=k, title=_symbol(k), digits=4, block="features") for k in REST),
         ],
     )
     for model, fit in found.items():
@@ -64,7 +64,7 @@ def table_7(evidence: Evidence, _folder: Path) -> Made:
             title=f"Coefficients of estimators 1 to 5 of Table 6 ({paper.model_name(model)})",
             fidelity=evidence.fidelity,
             columns=[
-                Column(key="estimator", title=""),
+                Column(key="estimator", title="Estimator"),
                 *(Column(key=k, title=k.replace("beta_", "β"), digits=3) for k in BETA),
                 *(Column(key=k, title=t, digits=3) for k, t in (("w", "w"), ("kappa", "κ"), ("delta", "δ"))),
             ],

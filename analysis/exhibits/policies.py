@@ -46,6 +46,7 @@ class _Place:
     workload: str
     segment: str
     title: str
+    block: str = ""
 
 
 @dataclass(kw_only=True, slots=True, frozen=True)
@@ -55,6 +56,11 @@ class _Regime:
     title: str
     temperature: float
     drafting: Mapping[str, str]
+
+    @property
+    def key(self) -> str:
+        """Its part of a column's key."""
+        return self.title.replace("=", "")
 
 
 def table_13(evidence: Evidence, _folder: Path) -> Made:
@@ -76,7 +82,13 @@ def table_15(evidence: Evidence, _folder: Path) -> Made:
     for model in dict.fromkeys(model for model, _ in _groups(evidence)):
         workloads = [w for m, w in _groups(evidence) if m == model and (_is_speedbench(w) or asked)]
         places = [
-            _Place(workload=w, segment=category, title=f"{w.removeprefix('speedbench_')} {category.replace('_', ' ')}")
+            # categories of several lengths side by side would not fit a page
+            _Place(
+                workload=w,
+                segment=category,
+                title=f"{w.removeprefix('speedbench_')} {category.replace('_', ' ')}",
+                block=w,
+            )
             for w in workloads
             for category in evidence.segments(_points(evidence, model, w))
         ]
@@ -176,6 +188,17 @@ def _add(
     if not found:
         return
     shown = [(i, j) for i in range(len(places)) for j in range(len(regimes)) if any(k[2:] == (i, j) for k in found)]
+    columns = {
+        (i, j): Column(
+            key=f"{places[i].workload}_{places[i].segment}_{regimes[j].key}",
+            title=regimes[j].title,
+            group=places[i].title,
+            block=places[i].block,
+            digits=3,
+            kind="ratio",
+        )
+        for i, j in shown
+    }
     table = Table(
         name=stem,
         label=label,
@@ -183,17 +206,9 @@ def _add(
         f"({paper.model_name(model)})",
         fidelity=evidence.fidelity,
         columns=[
-            Column(key="batch_size", title="BS"),
+            Column(key="batch_size", title="BS", ruled=True),
             Column(key="policy", title="Policy"),
-            *(
-                Column(
-                    key=f"{places[i].title}, {regimes[j].title}",
-                    title=f"{places[i].title}, {regimes[j].title}",
-                    digits=3,
-                    kind="ratio",
-                )
-                for i, j in shown
-            ),
+            *columns.values(),
         ],
         notes=[
             "Brackets: 95% percentile bootstrap over repeats, paired by repeat. DSpark (prob.): DSpark with "
@@ -208,22 +223,22 @@ def _add(
             row: dict[str, Entry] = {"batch_size": str(size), "policy": title}
             for i, j in shown:
                 entry = found.get((size, policy, i, j))
-                row[f"{places[i].title}, {regimes[j].title}"] = entry
+                row[columns[i, j].key] = entry
                 key = (places[i].title, size, policy, _regime_name(regimes[j], policy))
                 printed = _printed().get(key) if model == "qwen3-4b" else None
                 if printed is not None and entry is not None:
-                    where = f"{places[i].title}, {regimes[j].title}"
+                    where = columns[i, j].heading
                     what_row: dict[str, Entry] = {"batch_size": str(size), "policy": title, "place": where}
                     twins.append(TwinRow(what=what_row, paper=printed, ours=entry))
             table.rows.append(row)
     table.notes.append(repeats_note(table))
     made.tables.append(table)
-    columns = [
+    places_of = [
         Column(key="batch_size", title="BS"),
         Column(key="policy", title="Policy"),
         Column(key="place", title="Workload and regime"),
     ]
-    twin = twin_table(table, columns, twins)
+    twin = twin_table(table, places_of, twins)
     made.twins += [twin] if twin else []
 
 

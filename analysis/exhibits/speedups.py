@@ -82,7 +82,8 @@ def _table_11(evidence: Evidence, model: str, workload: str, points: list[Point]
             *(
                 Column(
                     key=f"{arm}_bs{point.batch_size}",
-                    title=f"BS {point.batch_size}, {evidence.label(arm)}",
+                    title=evidence.label(arm),
+                    group=f"BS {point.batch_size}",
                     kind="ratio",
                 )
                 for point, arm in placed
@@ -130,7 +131,7 @@ def table_12(evidence: Evidence, _folder: Path) -> Made:
         title="Output-throughput speedup of Hybrid Spark over DSpark (T=0)",
         fidelity=evidence.fidelity,
         columns=[
-            Column(key="model", title="Model"),
+            Column(key="model", title="Model", ruled=True),
             _BS,
             *(
                 Column(key=w, title=evidence.workload_name(p for p in points if p.workload == w), kind="ratio")
@@ -177,11 +178,17 @@ def table_10(evidence: Evidence, _folder: Path) -> Made:
         title="Out of distribution for the DSpark drafter: Hybrid Spark over DSpark, and acceptance lengths (T=0)",
         fidelity=evidence.fidelity,
         columns=[
-            Column(key="model", title="Model"),
+            Column(key="model", title="Model", ruled=True),
             Column(key="workload", title="Workload"),
-            *(Column(key=f"speedup_bs{b}", title=f"Speedup, BS {b}", kind="ratio") for b in sizes),
+            *(Column(key=f"speedup_bs{b}", title=f"BS {b}", group="Speedup", kind="ratio") for b in sizes),
             *(
-                Column(key=f"al_{arm}_bs{b}", title=f"AL {evidence.label(arm)}, BS {b}", digits=1, kind="estimate")
+                Column(
+                    key=f"al_{arm}_bs{b}",
+                    title=evidence.label(arm),
+                    group=f"AL, BS {b}",
+                    digits=1,
+                    kind="estimate",
+                )
                 for b in sizes
                 for arm in ("dspark", "hybrid")
             ),
@@ -242,7 +249,7 @@ def repeats_note(table: Table) -> str:
     if not counts:
         return "n: no finished repeat."
     low, high = min(counts), max(counts)
-    text = f"n = {low}{f' to {high}' if high != low else ''} repeat{'s' if high > 1 else ': no interval'}."
+    text = f"n = {low}{f' to {high}' if high != low else ''} repeat{'s' if high > 1 else ''}."
     return f"{text} Times are {CPU_NOTE}." if table.fidelity == "cpu" else text
 
 

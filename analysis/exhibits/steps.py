@@ -47,9 +47,9 @@ def table_16(evidence: Evidence, _folder: Path) -> Made:
         title="Stale budget sizing: predicted and observed shortfall, and goodput lost",
         fidelity=evidence.fidelity,
         columns=[
-            Column(key="model", title="Model", shared="{}"),
-            Column(key="segment", title="Workload", shared="{}"),
-            Column(key="arm", title="Arm"),
+            Column(key="model", title="Model", ruled=True, shared="{}"),
+            Column(key="segment", title="Workload", ruled=True, shared="{}"),
+            Column(key="arm", title="Arm", ruled=True),
             Column(key="batch_size", title="BS"),
             *(Column(key=k, title=t, digits=d, kind="estimate") for k, (t, d, _) in _QUANTITIES.items()),
             Column(key="num_steps", title="Steps"),
@@ -62,20 +62,19 @@ def table_16(evidence: Evidence, _folder: Path) -> Made:
         ],
     )
     twins: list[TwinRow] = []
-    for cell in _recorded(evidence):
-        for segment, title in _segments(cell):
-            found, num_steps, reason = _analyse(evidence, cell, segment)
-            row: dict[str, Entry] = {
-                "model": paper.model_name(cell.key.point.model),
-                "segment": title,
-                "arm": cell.key.arm_label,
-                "batch_size": str(cell.key.point.batch_size),
-                "num_steps": num_steps,
-            }
-            for key, (_, _, value) in _QUANTITIES.items():
-                row[key] = _estimate([value(s) for s in found], reason, evidence.seed)
-            table.rows.append(row)
-            twins += _twins_16(cell, title, row)
+    for cell, segment, title in _in_paper_order(_recorded(evidence)):
+        found, num_steps, reason = _analyse(evidence, cell, segment)
+        row: dict[str, Entry] = {
+            "model": paper.model_name(cell.key.point.model),
+            "segment": title,
+            "arm": cell.key.arm_label,
+            "batch_size": str(cell.key.point.batch_size),
+            "num_steps": num_steps,
+        }
+        for key, (_, _, value) in _QUANTITIES.items():
+            row[key] = _estimate([value(s) for s in found], reason, evidence.seed)
+        table.rows.append(row)
+        twins += _twins_16(cell, title, row)
     if not table.rows:
         return Made()
     table.notes.append(repeats_note(table))
@@ -106,7 +105,7 @@ def table_8(evidence: Evidence, _folder: Path) -> Made:
                 "n-gram": _mean_survivals(_steps(evidence, cells["hybrid_ngram_first"], segment), _NGRAM),
                 "DSpark": _mean_survivals(_steps(evidence, cells["hybrid_never_select"], segment), 0),
             }
-            if not price or any(chain is None for chain in chains.values()):
+            if not price or not all(n for _, n in chains.values()):
                 continue
             lam = float(np.mean(price))
             table = Table(
@@ -120,14 +119,15 @@ def table_8(evidence: Evidence, _folder: Path) -> Made:
                     Column(key="slots_above_price", title="Slots with S > λ"),
                     Column(key="their_sum", title="Their ΣS"),
                     Column(key="value", title="V"),
+                    Column(key="n", title="n"),
                 ],
                 notes=[
                     "Survivals averaged over request-steps: the n-gram drafter's where it matched (run of "
-                    "n-gram-first), DSpark's on every step (run of never-select); λ of Hybrid Spark's own run.",
+                    "n-gram-first), DSpark's on every step (run of never-select); λ of Hybrid Spark's own run "
+                    f"(n = {len(price)}). n: repeats.",
                 ],
             )
-            for name, chain in chains.items():
-                assert chain is not None
+            for name, (chain, n) in chains.items():
                 above = chain[chain > lam]
                 table.rows.append(
                     {
@@ -136,6 +136,7 @@ def table_8(evidence: Evidence, _folder: Path) -> Made:
                         "slots_above_price": len(above),
                         "their_sum": float(above.sum()),
                         "value": float((above - lam).sum()),
+                        "n": str(n),
                     }
                 )
             made.tables.append(table)
@@ -183,6 +184,21 @@ def _recorded(evidence: Evidence) -> list[CellResult]:
             for segment in evidence.sweep.records[cell.key.cell_id, repeat].segments
         )
     ]
+
+
+def _in_paper_order(cells: list[CellResult]) -> list[tuple[CellResult, str, str]]:
+    """(Cell, segment, title) by model, segment, arm and batch size, each as first met."""
+    places = [(cell, segment, title) for cell in cells for segment, title in _segments(cell)]
+    models, titles, arms = (
+        list(dict.fromkeys(names))
+        for names in ((c.key.point.model for c in cells), (t for _, _, t in places), (c.key.arm for c in cells))
+    )
+
+    def order(place: tuple[CellResult, str, str]) -> tuple[int, int, int, int]:
+        key = place[0].key
+        return models.index(key.point.model), titles.index(place[2]), arms.index(key.arm), key.point.batch_size
+
+    return sorted(places, key=order)
 
 
 def _segments(cell: CellResult) -> list[tuple[str, str]]:
@@ -244,14 +260,15 @@ def _estimate(values: list[float | None], reason: str, seed: int) -> Entry:
     return mean(present, seed=seed)
 
 
-def _mean_survivals(steps: Iterator[Steps], source: int) -> np.ndarray | None:
-    """Mean fresh survival of each slot over the request-steps whose chain came from a drafter, float64[L]."""
-    total, count = None, 0
+def _mean_survivals(steps: Iterator[Steps], source: int) -> tuple[np.ndarray, int]:
+    """Mean fresh survival of each slot over the request-steps whose chain came from a drafter, float64[L]; repeats."""
+    total, count, n = np.zeros(0), 0, 0
     for kept in steps:
         if not len(kept.frame):
             continue
         fresh = np.concatenate(kept.frame["fresh"].to_list()).astype(float)
         chosen = np.concatenate(kept.frame["source"].to_list()) == source
-        total = fresh[chosen].sum(axis=0) + (0 if total is None else total)
-        count += int(chosen.sum())
-    return None if total is None or not count else total / count
+        if chosen.any():
+            total = fresh[chosen].sum(axis=0) + (total if n else 0.0)
+            count, n = count + int(chosen.sum()), n + 1
+    return (total / count if n else total), n

@@ -8,10 +8,10 @@ from analysis.tables.table import Column, Entry, Hole
 __all__ = ["GRID", "grid_fields", "hole_or", "key_fields", "num_repeats", "why_hole"]
 
 GRID = [
-    Column(key="model", title="Model", shared="model {}"),
-    Column(key="workload", title="Workload", shared="workload {}"),
-    Column(key="batch_size", title="BS", shared="batch size {}"),
-    Column(key="temperature", title="T", shared="T={}"),
+    Column(key="model", title="Model", ruled=True, shared="model {}"),
+    Column(key="workload", title="Workload", ruled=True, shared="workload {}"),
+    Column(key="batch_size", title="BS", ruled=True, shared="batch size {}"),
+    Column(key="temperature", title="T", ruled=True, shared="T={}"),
     Column(key="arm", title="Arm"),
 ]
 """The cell's place in the grid."""

@@ -1,5 +1,7 @@
 """A table as values: the renderers turn one `Table` into Markdown, CSV, HTML and plain text."""
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -30,6 +32,9 @@ class Column:
         key: Name in rows and CSV; an estimate adds `_low`, `_high` (and `_t_low`, `_t_high`) to it.
         title: Heading.
         digits: Digits after the decimal point of floats and estimates.
+        group: Heading above those of neighbouring columns with the same one.
+        block: Part of a table too wide for a page; the parts stand below each other, and columns without one in each.
+        ruled: Whether a change of its value begins a new set of rows, set apart by a rule.
         shared: How the caption names the value where all rows have the same one, with `{}` for it; empty keeps the
             column. Set for the columns that place a cell in the grid.
         kind: "plain", "estimate" or "ratio": which columns CSV gets, also in a table without rows.
@@ -38,8 +43,16 @@ class Column:
     key: str
     title: str
     digits: int = 2
+    group: str = ""
+    block: str = ""
+    ruled: bool = False
     shared: str = ""
     kind: Literal["plain", "estimate", "ratio"] = "plain"
+
+    @property
+    def heading(self) -> str:
+        """Heading of a format that has one line of them."""
+        return f"{self.group}, {self.title}" if self.group else self.title
 
     def text(self, entry: Entry) -> str:
         """A field as it is printed; the reason of a hole goes to the footnotes."""
@@ -94,25 +107,64 @@ class Table:
         title = f"{self.title} ({', '.join(shared)})" if shared else self.title
         return f"{title} [fidelity: {self.fidelity}]" if self.fidelity else f"{title} [no records]"
 
+    @property
+    def blocks(self) -> list[list[Column]]:
+        """Shown columns of each part of the table; one part unless columns name theirs."""
+        names = list(dict.fromkeys(c.block for c in self.shown_columns if c.block)) or [""]
+        return [[c for c in self.shown_columns if c.block in ("", name)] for name in names]
+
+    @property
+    def set_starts(self) -> set[int]:
+        """Rows with a rule above them; none where every row would have one, which would tell nothing."""
+        ruled = [column.key for column in self.shown_columns if column.ruled]
+        pairs = enumerate(itertools.pairwise(self.rows), 1)
+        starts = {i for i, (above, row) in pairs if any(above.get(key) != row.get(key) for key in ruled)}
+        return starts if len(starts) < len(self.rows) - 1 else set()
+
     def _constant(self, column: Column) -> bool:
         return bool(column.shared) and len(self.rows) > 1 and len({str(row.get(column.key)) for row in self.rows}) == 1
 
     def footnotes(self) -> dict[str, str]:
-        """Reason -> its mark (a, b, ..., aa), in order of appearance."""
+        """Reason -> its mark (a, b, ..., aa), in order of appearance; a reason that all values share has none."""
         marks: dict[str, str] = {}
+        common = self._common_reason
         for row in self.rows:
             for column in self.columns:
                 reason = reason_of(row.get(column.key))
-                if reason and reason not in marks:
+                if reason and reason != common and reason not in marks:
                     marks[reason] = _mark(len(marks))
         return marks
 
     @property
     def all_notes(self) -> list[str]:
-        """The table's notes, with the mark for level ratios explained where one is used."""
+        """The table's notes, with the mark for level ratios explained and a reason that all values share."""
         level = any(isinstance(e, Ratio) and e.level for row in self.rows for e in row.values())
         explained = [f"{LEVEL_MARK} level: the 95% interval includes 1."] if level else []
-        return [*explained, *self.notes]
+        common = self._common_reason
+        return [*explained, *self.notes, *([f"{common[0].upper()}{common[1:]}."] if common else [])]
+
+    @property
+    def _common_reason(self) -> str | None:
+        """Why no value has an interval, where all lack it for one reason."""
+        entries = [row.get(column.key) for row in self.rows for column in self.columns]
+        reasons = [e.reason for e in entries if isinstance(e, Estimate) and e.value is not None]
+        return reasons[0] if len(reasons) > 1 and len(set(reasons)) == 1 else None
+
+
+def group_runs(columns: Sequence[Column]) -> list[tuple[str, list[Column]]]:
+    """(Group, its neighbouring columns); each column without a group is a run of its own."""
+    runs: list[tuple[str, list[Column]]] = []
+    for column in columns:
+        if runs and column.group and column.group == runs[-1][0]:
+            runs[-1][1].append(column)
+        else:
+            runs.append((column.group, [column]))
+    return runs
+
+
+def is_numeric(table: Table, column: Column) -> bool:
+    """Whether a column is set flush right."""
+    return column.kind != "plain" or any(isinstance(row.get(column.key), int | float) for row in table.rows)
 
 
 def reason_of(entry: Entry) -> str | None:

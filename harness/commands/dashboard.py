@@ -61,6 +61,7 @@ def run(argv: list[str]) -> int:
         raise ConfigError(f"The dashboard cannot be written: {error}. Name another folder for OUT.") from error
     for problem in result.problems:
         print(f"warning: {problem}", file=sys.stderr)
-    print(f"{result.num_sweeps} sweeps, {result.num_series} series, {result.num_open} open regressions.")
+    counts = ((result.num_sweeps, "sweep"), (result.num_series, "cell"), (result.num_open, "open regression"))
+    print(", ".join(f"{count} {name}{'' if count == 1 else 's'}" for count, name in counts) + ".")
     print(f"Dashboard: {result.index}")
     return 1 if result.problems else 0

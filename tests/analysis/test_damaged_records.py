@@ -205,8 +205,8 @@ def test_repeat_with_another_number_of_slots_is_left_out_of_the_mean_chain(tmp_p
     key = (cell.key.cell_id, 1)
     sweep.records[key], sweep.paths[key] = sweep.records[cell.key.cell_id, 0], other
     sweep.repeats[cell.key.cell_id].append(1)
-    mean = steps._mean_survivals(steps._steps(evidence, cell, "pooled"), 1)
-    assert mean is not None
+    mean, num_repeats = steps._mean_survivals(steps._steps(evidence, cell, "pooled"), 1)
+    assert num_repeats == 1
     np.testing.assert_allclose(mean, [0.9, 0.8, 0.3, 0.05], rtol=1e-6)
     assert sweep.problems == [
         f"{other}: its step records have 3 slots a request, and those of an earlier repeat 4; left out."

@@ -14,6 +14,7 @@ from analysis.cells import summarise
 from analysis.exhibits import Evidence, arms, calibration, components, figures, policies, positions, speedups, steps
 from analysis.load import load_sweep
 from analysis.statistics import Estimate, Ratio
+from analysis.tables import to_csv
 from analysis.tables.table import Hole
 from harness.manifest import Manifest
 from harness.store import read_record, write_json_atomic
@@ -84,12 +85,14 @@ def test_table_13_has_every_regime_and_a_dash_where_a_policy_is_not_lossless(sam
     made = policies.table_13(sampled, tmp_path)
     (table,) = made.tables
     proposed = next(row for row in table.rows if row["policy"] == "Proposed")
-    assert _value(proposed["NextCoder 15-20%, T=0, greedy"]) == pytest.approx(1.3)
-    assert _value(proposed["NextCoder 40-45%, T=0, prob."]) == pytest.approx(1.31)
-    assert proposed["NextCoder 15-20%, T=1, prob."] is None
+    assert _value(proposed["nextcoder_edits 15-20%_T0, greedy"]) == pytest.approx(1.3)
+    assert _value(proposed["nextcoder_edits 40-45%_T0, prob."]) == pytest.approx(1.31)
+    assert proposed["nextcoder_edits 15-20%_T1, prob."] is None
     dspark = next(row for row in table.rows if row["policy"] == "DSpark (prob.)")
-    assert dspark["NextCoder 15-20%, T=1, greedy"] is None
-    assert _value(dspark["NextCoder 15-20%, T=1, prob."]) == pytest.approx(0.98)
+    assert dspark["nextcoder_edits 15-20%_T1, greedy"] is None
+    assert _value(dspark["nextcoder_edits 15-20%_T1, prob."]) == pytest.approx(0.98)
+    header = to_csv(table).splitlines()[0].split(",")
+    assert header[:3] == ["batch_size", "policy", "nextcoder_edits_15_20_t0_greedy"]
     (twin,) = made.twins
     first = next(r for r in twin.rows if (r["policy"], r["place"]) == ("Proposed", "NextCoder 15-20%, T=0, greedy"))
     assert (first["paper"], first["inside"]) == ("1.301", "no")
@@ -98,16 +101,16 @@ def test_table_13_has_every_regime_and_a_dash_where_a_policy_is_not_lossless(sam
 def test_table_14_is_chat_alone(sampled: Evidence, tmp_path: Path) -> None:
     (table,) = policies.table_14(sampled, tmp_path).tables
     assert "MT-Bench" in table.title
-    assert {c.title.partition(",")[0] for c in table.columns[2:]} == {"MT-Bench"}
+    assert {c.group for c in table.columns[2:]} == {"MT-Bench"}
 
 
 def test_table_1_shows_each_policy_where_it_is_lossless(sampled: Evidence, tmp_path: Path) -> None:
     (table,) = policies.table_1(sampled, tmp_path).tables
     rows = {row["policy"]: row for row in table.rows}
-    assert _value(rows["Proposed"]["NextCoder 15-20%, T=1"]) == pytest.approx(1.3)
-    assert _value(rows["n-gram first"]["NextCoder 15-20%, T=0"]) == pytest.approx(1.2)
-    assert _value(rows["n-gram first"]["MT-Bench, T=1"]) == pytest.approx(1.1)
-    assert rows["DSpark (prob.)"]["MT-Bench, T=0"] is None
+    assert _value(rows["Proposed"]["nextcoder_edits 15-20%_T1"]) == pytest.approx(1.3)
+    assert _value(rows["n-gram first"]["nextcoder_edits 15-20%_T0"]) == pytest.approx(1.2)
+    assert _value(rows["n-gram first"]["mtbench_pooled_T1"]) == pytest.approx(1.1)
+    assert rows["DSpark (prob.)"]["mtbench_pooled_T0"] is None
 
 
 def test_table_15_takes_each_category_of_speedbench(tmp_path: Path) -> None:
@@ -124,10 +127,10 @@ def test_table_15_takes_each_category_of_speedbench(tmp_path: Path) -> None:
     builder.manifest(2, baseline="dspark")
     made = policies.table_15(_evidence(builder.root), tmp_path)
     (table,) = made.tables
-    assert [c.title for c in table.columns[2:]] == [
+    assert [c.heading for c in table.columns[2:]] == [
         f"1k {c}, T=1, greedy" for c in ("low entropy", "mixed", "high entropy")
     ]
-    assert {row["place"] for row in made.twins[0].rows} == {c.title for c in table.columns[2:]}
+    assert {row["place"] for row in made.twins[0].rows} == {c.heading for c in table.columns[2:]}
 
 
 def test_table_6_is_relative_to_the_full_estimator(tmp_path: Path) -> None:
@@ -238,10 +241,12 @@ def test_arm_that_failed_is_a_hole_with_the_reason(tmp_path: Path) -> None:
     assert table.rows[0]["mtbench"] == Hole(reason="planned, not run")
 
 
-def _step_records(root: Path, builder: Builder, arm: str, source: Sequence[int], stale_gap: float) -> None:
+def _step_records(
+    root: Path, builder: Builder, arm: str, source: Sequence[int], stale_gap: float, batch_size: int = 4
+) -> None:
     """A repeat with step records whose budgets follow from a cost of 1 + 0.1 b."""
-    segments = _segments(100.0)
-    folder = builder.repeat(arm, 0, segments, model="qwen3-8b", workload="nextcoder", label=arm, with_requests=False)
+    place: dict[str, Any] = {"model": "qwen3-8b", "workload": "nextcoder", "batch_size": batch_size}
+    folder = builder.repeat(arm, 0, _segments(100.0), label=arm, with_requests=False, **place)
     rng = np.random.default_rng(len(arm))
     num_requests, num_slots, rows = len(source), 4, []
     for step in range(40):
@@ -314,6 +319,24 @@ def test_table_8_weighs_chains_at_the_slot_price(recorded: Evidence, tmp_path: P
         assert row["slots_above_price"] == 3
         assert row["their_sum"] == pytest.approx(2.0)
         assert row["value"] == pytest.approx(1.25)
+        assert row["n"] == "1"
+    assert "(n = 1)" in table.notes[0]
+
+
+def test_table_16_goes_by_segment_then_arm_then_batch_size(tmp_path: Path) -> None:
+    builder = Builder(tmp_path / "s", fidelity="gpu")
+    for batch_size in (4, 128):
+        for arm in ("dspark", "hybrid"):
+            _step_records(builder.root, builder, arm, [1, 0], 0.1, batch_size=batch_size)
+    builder.manifest(1, baseline="dspark")
+    (table,) = steps.table_16(_evidence(builder.root), tmp_path).tables
+    assert [(row["arm"], row["batch_size"]) for row in table.rows] == [
+        ("dspark", "4"),
+        ("dspark", "128"),
+        ("hybrid", "4"),
+        ("hybrid", "128"),
+    ]
+    assert table.set_starts == {2}
 
 
 def test_unreadable_step_records_are_named_once(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_complete_sweep_gives_every_file_and_exit_code_0(complete: ReportResult)
 def test_numbers_of_the_report_are_the_known_ones(complete: ReportResult) -> None:
     vanilla, ngram = _csv(complete, "summary")
     pooled = 800 / (400 / 50 + 400 / 22)
-    assert vanilla["speedup"] == "baseline"
+    assert (vanilla["speedup"], vanilla["notes"]) == ("", "speedup: baseline")
     assert float(ngram["throughput_tok_s"]) == pytest.approx(pooled * 1.01)
     assert float(ngram["speedup"]) == pytest.approx(pooled / 20)
     assert ngram["speedup_n"] == "2"
@@ -103,6 +103,15 @@ def test_headline_prints_the_table_and_the_path(complete: ReportResult, capsys: 
     assert "n-gram (verify all)" in printed
     assert "[fidelity: cpu]" in printed
     assert f"Report: {complete.html_path}" in printed
+
+
+def test_contents_lead_somewhere_and_headings_say_what_they_head(complete: ReportResult) -> None:
+    page = _check(complete)
+    targets = re.findall(r'<a href="#([^"]+)"', page)
+    assert {"table-summary", "table-identity", "provenance", "method", "figures"} <= set(targets)
+    assert [target for target in targets if page.count(f'id="{target}"') != 1] == []
+    assert page.count("<th ") == len(re.findall(r'<th scope="col(?:group)?"', page)) > 20
+    assert page.count('class="scroll"') == page.count('class="scroll" tabindex="0" role="region" aria-label=') > 4
 
 
 def test_same_records_give_the_same_tables_and_figures(complete: ReportResult, tmp_path: Path) -> None:
@@ -147,7 +156,7 @@ def test_one_repeat_has_values_without_intervals(tmp_path: Path) -> None:
     ngram = _csv(result, "summary")[1]
     assert float(ngram["speedup"]) > 1
     assert ngram["speedup_low"] == ngram["speedup_level"] == ""
-    assert "one repeat: no interval" in _check(result)
+    assert "One repeat: no interval." in _check(result)
 
 
 def test_all_failed_shows_reason_and_log_tail(tmp_path: Path) -> None:

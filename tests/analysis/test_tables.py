@@ -10,7 +10,7 @@ import pytest
 from analysis.cells import summarise
 from analysis.load import load_sweep
 from analysis.statistics import Estimate, Ratio
-from analysis.tables import Column, Hole, Table, to_csv, to_html, to_latex, to_markdown, to_text
+from analysis.tables import Column, Hole, Table, to_csv, to_html, to_markdown, to_text
 from analysis.tables.acceptance import acceptance_table
 from tests.analysis.synthetic import Builder, SegmentSpec
 
@@ -149,20 +149,64 @@ def test_cut_off_tokens_do_not_count_as_emitted(tmp_path: Path) -> None:
     assert row["corrected"] == pytest.approx(20 / 8)
 
 
-def test_latex_escapes_every_special_character_and_keeps_intervals_apart() -> None:
-    table = _table()
-    table.title = "50% & {x} _y_ #1 $ ^ ~ \\ \u03c3"
-    table.rows = [
-        {"model": "m_1", "arm": "a & b", "x": Hole(reason="not_run"), "s": Ratio(value=1.0, low=0.98, high=1.02, n=3)}
-    ]
-    tex = to_latex(table)
-    assert r"50\% \& \{x\} \_y\_ \#1 \$ \textasciicircum{} \textasciitilde{} \textbackslash{} $\sigma$" in tex
-    assert r"m\_1 & a \& b & --$^{a}$ & 1.00$^{\circ}$ {\scriptsize[0.98, 1.02]} \\" in tex
-    assert r"$^{a}$~not\_run." in tex
-    assert tex.count(r"\toprule") == tex.count(r"\bottomrule") == 1
-
-
 def test_label_of_the_paper_stands_before_the_caption() -> None:
     table = Table(name="t", title="Title", label="Table 12", fidelity="gpu", columns=COLUMNS)
     assert to_markdown(table).startswith("**Table 12. Title ")
     assert "<b>Table 12.</b> Title" in to_html(table, 3)
+
+
+def test_one_reason_of_all_values_is_said_once_and_not_marked() -> None:
+    table = _table()
+    one = Estimate(value=2.0, n=1, reason="one repeat: no interval")
+    table.rows = [{"arm": "a", "x": one, "s": Hole(reason="not run")}, {"arm": "b", "x": one}]
+    assert table.footnotes() == {"not run": "a"}
+    assert table.all_notes == ["One repeat: no interval."]
+    for text in (to_markdown(table), to_html(table), to_text(table)):
+        assert text.count("ne repeat: no interval") == 1
+    table.rows.append({"arm": "c", "x": Estimate(value=2.0, low=1.9, high=2.1, n=2)})
+    assert table.footnotes() == {"one repeat: no interval": "a", "not run": "b"}
+
+
+def test_columns_of_csv_are_in_snake_case_and_a_number_is_never_a_word() -> None:
+    columns = [Column(key="model", title="Model"), Column(key="edits 15-20%_T0, prob.", title="x", kind="ratio")]
+    table = Table(name="t", title="t", fidelity="gpu", columns=columns)
+    table.rows = [{"model": "m", "edits 15-20%_T0, prob.": "baseline"}, {"edits 15-20%_T0, prob.": 1}]
+    first, second = csv.DictReader(io.StringIO(to_csv(table)))
+    assert list(first)[1:3] == ["edits_15_20_t0_prob", "edits_15_20_t0_prob_low"]
+    assert (first["edits_15_20_t0_prob"], first["notes"]) == ("", "edits_15_20_t0_prob: baseline")
+    assert (second["edits_15_20_t0_prob"], second["notes"]) == ("1", "")
+
+
+def _grouped() -> Table:
+    columns = [
+        Column(key="bs", title="BS", ruled=True),
+        *(Column(key=f"{g}{t}", title=t, group=g, kind="ratio") for g in ("G1", "G2") for t in ("a", "b")),
+    ]
+    table = Table(name="t", title="Title", fidelity="gpu", columns=columns)
+    table.rows = [{"bs": bs, "G1a": Ratio(value=1.5, n=3)} for bs in ("4", "4", "128", "128")]
+    return table
+
+
+def test_columns_of_a_group_share_a_heading() -> None:
+    text = to_html(_grouped())
+    assert '<th scope="col" rowspan="2">BS</th>' in text
+    assert text.count('<th scope="colgroup" colspan="2" class="group">G') == 2
+    assert text.count('<th scope="col" class="num">') == 4
+    assert "| BS | G1, a | G1, b | G2, a | G2, b |" in to_markdown(_grouped())
+
+
+def test_rule_stands_where_a_set_of_rows_begins_but_not_above_every_row() -> None:
+    table = _grouped()
+    assert table.set_starts == {2}
+    assert to_html(table).count('class="rule"') == 1
+    table.rows = table.rows[::2]
+    assert table.set_starts == set()
+
+
+def test_blocks_stand_below_each_other_and_repeat_the_columns_of_all() -> None:
+    columns = [Column(key="m", title="Model"), *(Column(key=k, title=k, block=k) for k in ("x", "y"))]
+    table = Table(name="t", title="Title", fidelity="gpu", columns=columns, rows=[{"m": "m1", "x": 1.0, "y": 2.0}])
+    assert [[c.key for c in block] for block in table.blocks] == [["m", "x"], ["m", "y"]]
+    text = to_html(table)
+    assert text.count("<table>") == text.count(">m1</td>") == text.count('tabindex="0" role="region"') == 2
+    assert to_markdown(table).count("m1") == 1

@@ -165,9 +165,36 @@ def test_page_is_never_wider_than_the_window(browser: Browser, site: Path, width
         assert browser.run("document.documentElement.scrollWidth") <= width
 
 
-def test_overview_needs_no_scrolling_sideways_on_a_desktop(browser: Browser, site: Path) -> None:
+@pytest.mark.parametrize("width", [1280, 1440])
+def test_overview_needs_no_scrolling_sideways_on_a_desktop(browser: Browser, site: Path, width: int) -> None:
+    browser.resize(width, 900)
     browser.open(site / "index.html")
     assert browser.run("[...document.querySelectorAll('.scroll')].every(s => s.scrollWidth <= s.clientWidth + 1)")
+
+
+def test_phone_shows_verdicts_and_the_newest_points_in_legible_text(browser: Browser, site: Path) -> None:
+    browser.resize(390, 800)
+    browser.open(site / "index.html")
+    assert browser.run("document.querySelector('tr.alarm .badge').getBoundingClientRect().right") < 390
+    browser.open(site / browser.run("document.querySelector('.alarms a').getAttribute('href')"))
+    size = (
+        "(s => s.getBoundingClientRect().width / s.viewBox.baseVal.width"
+        " * parseFloat(getComputedStyle(s.querySelector('text')).fontSize))(document.querySelector('svg.chart'))"
+    )
+    assert browser.run(size) >= 10
+    right = "[...document.querySelector('svg.chart').querySelectorAll('{}')].at(-1).getBoundingClientRect().right"
+    assert 300 < browser.run(right.format("path.worse")) < 390
+    assert 300 < browser.run(right.format(".tick.right")) < 390
+
+
+def test_headings_say_what_they_head_and_boxes_that_scroll_take_the_focus(browser: Browser, site: Path) -> None:
+    for page in (site / "index.html", *site.glob("cells/*hybrid*")):
+        browser.open(page)
+        assert browser.run("document.querySelectorAll('th:not([scope])').length") == 0
+        assert (
+            browser.run("document.querySelectorAll('.scroll:not([tabindex=\"0\"][role=region][aria-label])').length")
+            == 0
+        )
 
 
 def test_hostile_output_is_text_and_does_not_run(browser: Browser, hostile_site: Path) -> None:

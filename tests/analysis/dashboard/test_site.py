@@ -101,7 +101,7 @@ def test_command_counts_and_names_the_page(tmp_path: Path, capsys: pytest.Captur
     demo(tmp_path / "h" / "demo")
     assert main(["dashboard", str(tmp_path / "h"), str(tmp_path / "site")]) == 0
     printed = capsys.readouterr().out
-    assert "1 sweeps, 2 series, 0 open regressions." in printed
+    assert "1 sweep, 2 cells, 0 open regressions." in printed
     assert str(tmp_path / "site" / "index.html") in printed
 
 
