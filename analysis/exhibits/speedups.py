@@ -48,10 +48,11 @@ def main_points(evidence: Evidence) -> list[Point]:
     A smoke run of one of these experiments measures the shipped sample.
     """
     asked = evidence.experiment in ("editing", *OTHERS_12)
+    names = {line["workload"] for line in paper.rows("table12_speedup_over_dspark")}
     return [
         p
         for p in evidence.points(arms=("dspark", "hybrid"), temperature=0.0)
-        if not is_out_of_distribution(p) and (asked or p.workload in paper.WORKLOADS)
+        if not is_out_of_distribution(p) and (asked or paper.workload_name(p.workload) in names)
     ]
 
 
