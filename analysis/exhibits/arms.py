@@ -14,6 +14,7 @@ __all__ = [
     "ABLATIONS",
     "NEEDS_6",
     "ablation",
+    "hybrid_ladder",
     "match_features",
     "ngram_alone",
     "one_match_feature",
@@ -100,6 +101,17 @@ def _twin_6(table: Table, *, pooled: bool) -> Table | None:
                     TwinRow(what=what, paper=paper.number(line[key], low=low, high=high, digits=3), ours=entry)
                 )
     return twin_table(table, [Column(key="estimator", title="Estimator"), Column(key="place", title="Buckets")], twins)
+
+
+def hybrid_ladder(evidence: Evidence, _folder: Path) -> Made:
+    """Estimators of increasing richness inside Hybrid Spark, over the full one."""
+    about = _Comparison(
+        label="Section E (inside Hybrid Spark)",
+        name="hybrid_ladder",
+        title="Hybrid Spark with the estimators 1 to 5 of Table 6, over the full estimator",
+        claims="Section E",
+    )
+    return _compare(evidence, about, [f"hybrid_ladder_{i}" for i in range(1, 6)], "hybrid", by_bucket=False)
 
 
 def overhead(evidence: Evidence, _folder: Path) -> Made:

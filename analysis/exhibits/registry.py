@@ -138,6 +138,13 @@ EXHIBITS = (
         make=arms.overhead,
     ),
     Exhibit(
+        label="Section E (inside Hybrid Spark)",
+        title="The estimators of Table 6 inside Hybrid Spark",
+        experiments=("hybrid_ladder",),
+        needs="Hybrid Spark with the full estimator and with one of the estimators 1 to 5 (Table 7)",
+        make=arms.hybrid_ladder,
+    ),
+    Exhibit(
         label="Figure 1",
         title="Speedup over vanilla decoding by edit distance",
         experiments=("figure1",),

@@ -94,6 +94,14 @@ def test_claims_about_all_buckets_are_not_held_against_two(tmp_path: Path) -> No
     assert made.twins == []
 
 
+def test_section_e_stands_beside_the_papers_value_of_its_two_buckets(tmp_path: Path) -> None:
+    builder = Builder(tmp_path / "s", fidelity="gpu")
+    _add(builder, {"hybrid": 100.0, "hybrid_ladder_2": 98.5}, TWO, batch_size=128)
+    made = arms.hybrid_ladder(_evidence(builder), tmp_path)
+    (row,) = made.twins[0].rows
+    assert (row["paper"], row["inside"]) == ("0.985 [0.959, 1.007]", "yes")
+
+
 def test_table_6_pools_the_papers_two_buckets_or_has_no_pooled_twin(tmp_path: Path) -> None:
     places = []
     for name, buckets in (("two", TWO), ("all", ALL)):

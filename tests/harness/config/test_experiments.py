@@ -40,7 +40,7 @@ def test_every_result_of_the_paper_has_an_experiment() -> None:
             "transfer",
         ),
         *("overhead", "staleness", "out_of_distribution", "speedbench_t1", "context_length", "calibration"),
-        *("chain_value", "match_features", "one_match_feature"),
+        *("chain_value", "match_features", "one_match_feature", "hybrid_ladder"),
     }
     assert wanted <= set(SCALED)
 
@@ -150,6 +150,7 @@ def test_refits_of_the_users_take_the_place_of_those_that_ship(refits: Path) -> 
         ("ablation", 5, [128]),
         ("estimator_ladder", 8, [128]),
         ("one_match_feature", 3, [128]),
+        ("hybrid_ladder", 5, [128]),
         ("overhead", 3, [128]),
     ],
 )
