@@ -111,7 +111,8 @@ def _rows(table: Table, columns: Sequence[Column], layout: Layout) -> list[str]:
         lines += ["\\midrule"] if index in starts else []
         fields = [_field(column, row.get(column.key), marks, layout) for column in columns]
         upper, lower = " & ".join(value for value, _ in fields), " & ".join(interval for _, interval in fields)
-        lines += [upper + r" \\*", lower + r" \\"] if lower.strip(" &") else [upper + r" \\"]
+        # the interval nearer to its own value than to the next
+        lines += [upper + r" \\*[-3pt]", lower + r" \\[2pt]"] if lower.strip(" &") else [upper + r" \\"]
     return lines
 
 

@@ -17,7 +17,7 @@ SEPARATION_PT = 3
 """Space on each side of a column."""
 _PORTRAIT_PT, _LANDSCAPE_PT = 469, 650
 """Line widths of a letter page with margins of an inch."""
-_RESERVE = 0.03
+_RESERVE = 0.05
 """Share of a line left for what the estimates miss."""
 _SIZES = {"small": 9.0, "footnotesize": 8.0, "scriptsize": 7.0, "tiny": 5.0}
 _INTERVAL_PT = _SIZES["scriptsize"]

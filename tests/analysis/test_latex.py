@@ -110,7 +110,7 @@ def test_layout_is_the_plainest_that_fits() -> None:
     ]
     stacked = to_latex(_wide(8, 1))
     assert "m & 1.234 & " in stacked
-    assert " \\\\*\n & {\\scriptsize {[}1.200, 1.300{]}} & " in stacked
+    assert " \\\\*[-3pt]\n & {\\scriptsize {[}1.200, 1.300{]}} & " in stacked
     long = to_latex(_wide(8, 60))
     assert long.startswith("% needs \\usepackage{booktabs,longtable,pdflscape}\n")
     assert long.count("\\endfirsthead") == long.count("\\end{longtable}") == 1
