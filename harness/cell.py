@@ -15,6 +15,7 @@ from typing import Any
 from harness.client.bench import BenchClient
 from harness.client.process import ClientError
 from harness.engines import ServerCommand, get_engine
+from harness.engines.gpus import check_reserved
 from harness.engines.model import ResolvedModel, resolve_drafter, resolve_model
 from harness.engines.probes import tail
 from harness.engines.processes import pid_is_running
@@ -185,6 +186,7 @@ class _Run:
         return found
 
     def _start_server(self, model_path: str) -> Server:
+        check_reserved(self.cell.num_gpus)
         engine = get_engine(self.cell.engine)
 
         def make_command(port: int) -> ServerCommand:

@@ -40,7 +40,10 @@ class VllmCudaEngine(VllmEngine):
         return {}
 
     def _unset(self) -> tuple[str, ...]:
-        return ("TRITON_INTERPRET",)
+        # Of what Ray sets in a worker, vLLM reads CUDA_VISIBLE_DEVICES, which is meant, and OMP_NUM_THREADS, the number
+        # of reserved cores: vLLM would then leave out its own choice (several threads to load, one to serve). A number
+        # from the user's shell cannot be told from Ray's, so it goes too; engine.num_cpus must not change what is run.
+        return ("TRITON_INTERPRET", "OMP_NUM_THREADS")
 
     def _proves_engine(self) -> bool:
         return False

@@ -8,6 +8,7 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 
 from harness.config.schema import ClusterConfig, EngineConfig
+from harness.engines.gpus import NOSET_ENV
 from harness.errors import ConfigError
 from harness.plan import Cell
 
@@ -73,6 +74,7 @@ def connect(cluster: ClusterConfig) -> None:
 def _start_local(cluster: ClusterConfig, common: dict[str, Any]) -> None:
     # By default Ray runs its workers, and so every measured server, at nice 15: behind anything else on the machine.
     os.environ.setdefault("RAY_worker_niceness", "0")
+    os.environ.pop(NOSET_ENV, None)  # each server must see its own GPUs only
     for attempt in range(_START_ATTEMPTS):
         try:
             # an address of "local" keeps RAY_ADDRESS from turning a local sweep into a remote one
