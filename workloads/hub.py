@@ -87,7 +87,8 @@ def _rows(table: Any, source: str) -> Iterator[Row]:
 def _missing(dataset: HubDataset, reason: str) -> MissingDataError:
     return MissingDataError(
         f"the data set '{dataset.id}' (split '{dataset.split}') is not available here: {reason}. Run where the "
-        f"hub can be reached, or give a local copy: workload.path=<file.jsonl|file.parquet>."
+        f"hub can be reached, or give a local copy: workload.path=<file.jsonl|file.parquet>, and for several workloads "
+        "'workload.path=/d/${workload.name}.jsonl'."
     )
 
 

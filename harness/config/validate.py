@@ -14,6 +14,7 @@ from harness.config.schema import (
     SweepConfig,
     WorkloadConfig,
 )
+from harness.config.shared import shared_problems
 from harness.errors import ConfigError
 from workloads import bucket
 
@@ -38,6 +39,7 @@ def validate(grid: Grid) -> None:
         names = [point.name for point in points]
         if len(set(names)) != len(names):
             problems.append(f"{group}.name must differ between the sweep's {group}s, got {names}. Leave it as it is.")
+    problems += shared_problems(grid)
     for model in grid.models:
         problems += _model(model)
     for workload in grid.workloads:

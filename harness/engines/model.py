@@ -13,6 +13,7 @@ from harness.assets.sources import hub_is_offline
 from harness.assets.store import cached_copies
 from harness.config.files import WEIGHTS, checkpoint_digest, find_path, incomplete
 from harness.config.schema import ModelConfig
+from harness.config.shared import PATHS
 from harness.errors import ConfigError
 
 __all__ = ["ResolvedModel", "check_drafters", "check_models", "drafter_location", "resolve_drafter", "resolve_model"]
@@ -166,8 +167,8 @@ def _from_hub(keys: _Keys, checkpoint: str, revision: str | None, *, fetch: bool
         return cached
     key = f"{keys.checkpoint}={checkpoint}" + (f", {keys.revision}={revision}" if revision else "")
     remedy = (
-        f"Download it where the network is (`hf download {checkpoint}`) and set {keys.path} to the folder, "
-        "or copy it into the hub's cache (HF_HOME)."
+        f"Download it where the network is (`hf download {checkpoint}`) and set {keys.path} to the folder, for several "
+        f"models '{keys.path}={PATHS[keys.path]}', or copy it into the hub's cache (HF_HOME)."
     )
     if hub_is_offline():
         raise ConfigError(f"{key} is not in the hub's cache, and HF_HUB_OFFLINE is set. {remedy}")

@@ -141,6 +141,43 @@ def test_points_of_an_axis_keep_names_of_their_own() -> None:
     assert "arm.name must differ between the sweep's arms, got ['same', 'same']" in message
 
 
+SEVERAL = ("+exp=editing", "workloads=[mtbench,nextcoder]", "models=[qwen3-4b,qwen3-8b]")
+
+
+@pytest.mark.parametrize(
+    ("override", "remedy"),
+    [
+        ("workload.path=one.jsonl", "'workload.path=/d/${workload.name}.jsonl'"),
+        ("model.path=/m", "'model.path=/m/${model.name}'"),
+        ("model.draft_path=/m", "'model.draft_path=/d/${model.name}'"),
+        ("model.coefficients=Qwen3-4B", "'model.coefficients=results/fits/${model.name}/coefficients.json'"),
+        ("model.asset=smollm2-135m-instruct", "conf/model"),
+        ("model.checkpoint=Qwen/Qwen3-4B", "conf/model"),
+        ("model.draft_checkpoint=a/b", "conf/model"),
+    ],
+)
+def test_one_file_under_several_names_is_refused_with_the_form_that_differs(override: str, remedy: str) -> None:
+    key, value = override.split("=")
+    message = _error(*SEVERAL, override)
+    first, second = ("mtbench", "nextcoder") if key.startswith("workload") else ("qwen3-4b", "qwen3-8b")
+    assert (
+        f"{key} must differ between the sweep's {key.split('.')[0]}s, got '{value}' for {first} and {second}" in message
+    )
+    assert remedy in message
+    assert message.count("must differ") == 1
+
+
+def test_interpolated_paths_differ_and_parts_of_one_data_set_share() -> None:
+    settings = ("workload.path=/d/${workload.name}.jsonl", "model.path=/m/${model.name}")
+    grid = compose_grid([*SEVERAL, *settings])
+    validate(grid)
+    assert [workload.path for workload in grid.workloads] == ["/d/mtbench.jsonl", "/d/nextcoder.jsonl"]
+    assert [model.path for model in grid.models] == ["/m/qwen3-4b", "/m/qwen3-8b"]
+    validate(compose_grid([SEVERAL[0], "workloads=[editbench,editbench_long]", "workload.path=editbench.jsonl"]))
+    fit_path = "workload.options.fit_path=speedbench_8k.jsonl"
+    validate(compose_grid([SEVERAL[0], "workloads=[speedbench_1k,speedbench_2k]", settings[0], fit_path]))
+
+
 def test_all_problems_are_reported_at_once() -> None:
     message = _error("+exp=demo", "batch_sizes=[0]", "repeats=0", "temperatures=[9]")
     assert all(key in message for key in ("batch_sizes", "repeats", "temperatures"))
