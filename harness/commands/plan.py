@@ -8,6 +8,7 @@ from harness.engines import get_engine
 from harness.estimate import Estimator, format_duration
 from harness.plan import Cell, Plan, fidelity_of
 from harness.store import Store
+from harness.workload_data import stand_in_notes
 
 __all__ = ["run"]
 
@@ -73,6 +74,8 @@ def _print(plan: Plan) -> None:
             print("  dropped: " + ", ".join(f"{reason}: {n}" for reason, n in cell.workload_dropped.items()))
         if cell.left_out:
             print(f"  left out, fewer than {cell.workload.min_bucket_size} requests: {', '.join(cell.left_out)}")
+    for note in stand_in_notes(plan):
+        print(note)
     for name, batch_size, segments in _too_few(plan):
         print(f"{name}: batch size {batch_size} is never reached with so few prompts: {segments}")
     total = sum(estimator.run_s(r.cell) for r in left)

@@ -8,6 +8,7 @@ from harness.errors import ConfigError
 from harness.estimate import format_duration, rough_run_s
 from harness.manifest import write_manifest
 from harness.store import Store
+from harness.workload_data import stand_in_notes
 
 __all__ = ["run"]
 
@@ -55,6 +56,8 @@ def run(argv: list[str]) -> int:
         if not runs:
             _note(f"all {total} runs are done; python -m harness report {folder}")
             return 0
+        for note in stand_in_notes(plan):
+            _note(note)
         rough = sum(rough_run_s(r.cell) for r in runs)
         _note(f"{len(runs)} of {total} runs to do in {folder}, at most about {format_duration(rough)}")
         outcome = run_plan(plan, runs, folder)
