@@ -303,7 +303,9 @@ def _cell_id(cell: Cell) -> str:
     options = nodes["workload"]["options"]
     nodes["workload"]["options"] = {key: value for key, value in options.items() if not key.endswith("_path")}
     identity = nodes | {
-        "accelerator_type": cell.accelerator_type,
+        # Only a placement: a sweep goes on on another cluster of the same GPUs, and is refused on others
+        # (`sweep.stale`). The key stays, so that records from before keep their ids.
+        "accelerator_type": None,
         "batch_size": cell.batch_size,
         "temperature": cell.temperature,
         "seed": cell.seed,

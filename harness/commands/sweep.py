@@ -31,6 +31,7 @@ def run(argv: list[str]) -> int:
     folder = sweep_folder(plan)
     with locked_folder(folder, "sweep"):
         # Ray is imported only here: plan and its errors answer without it
+        from harness.engines.gpus import visible_gpus
         from harness.engines.model import resolve_drafter, resolve_model
         from harness.provenance import package_versions
         from harness.sweep.runner import run_plan, select_runs
@@ -48,7 +49,15 @@ def run(argv: list[str]) -> int:
             drafters = {name: resolve_drafter(model, fetch=True).fingerprint for name, model in drafting.items()}
             planned = {cell.cell_id for cell in plan.cells}
             kept = [record for record in store.finished().values() if record.cell_id in planned]
-            stale = check_fresh(kept, folder, fingerprints=fingerprints, drafters=drafters, packages=package_versions())
+            names = [gpu.name for gpu in visible_gpus()]
+            stale = check_fresh(
+                kept,
+                folder,
+                fingerprints=fingerprints,
+                drafters=drafters,
+                packages=package_versions(),
+                gpus={cell.cell_id: names[: cell.num_gpus] for cell in plan.cells},
+            )
             if stale:
                 raise ConfigError(stale)
         write_manifest(folder, plan)

@@ -112,7 +112,7 @@ class ClusterConfig:
 
     address: str | None = _free(None)
     """Address of a running Ray cluster; null starts a local one."""
-    accelerator_type: str | None = None
+    accelerator_type: str | None = _free(None)
     """Ray's name of the GPU each cell must get, for example `H100`; null takes any."""
     num_gpus: int | None = _free(None)
     """GPUs of the local cluster; null detects them."""

@@ -1,9 +1,10 @@
 """Engine `vllm`: vLLM on CUDA GPUs."""
 
+import os
 from collections.abc import Sequence
 
 from harness.config.schema import ClusterConfig, EngineKind
-from harness.engines.gpus import Gpu, visible_gpus
+from harness.engines.gpus import is_type, visible_gpus
 from harness.engines.packages import REQUIREMENTS, package_problems
 from harness.engines.vllm_server import VllmEngine
 from harness.plan import Cell
@@ -52,6 +53,12 @@ class VllmCudaEngine(VllmEngine):
         if not cells:
             return []
         gpus = visible_gpus()
+        names = sorted({gpu.name for gpu in gpus})
+        if len(names) > 1:
+            return [
+                f"The GPUs of a sweep must be alike, got {', '.join(names)}. "
+                "Hide all but those of one kind with CUDA_VISIBLE_DEVICES."
+            ]
         largest = max(cells, key=lambda cell: cell.num_gpus)
         seen = len(gpus) if cluster.num_gpus is None else min(len(gpus), cluster.num_gpus)
         if largest.num_gpus > seen:
@@ -59,11 +66,15 @@ class VllmCudaEngine(VllmEngine):
                 f"engine=vllm needs {_count(largest.num_gpus)} (cell {largest.label}) and sees {_count(seen)} here. "
                 + _alternative(largest, seen)
             ]
-        wanted = cluster.accelerator_type
-        if wanted and not any(_is_type(gpu, wanted) for gpu in gpus):
-            names = ", ".join(sorted({gpu.name for gpu in gpus}))
+        if cluster.num_gpus is not None and cluster.num_gpus > len(gpus):
             return [
-                f"cluster.accelerator_type must name a GPU of this machine ({names}), got {wanted!r}. Leave it null."
+                f"cluster.num_gpus must be at most {len(gpus)}, the GPUs that are visible here (CUDA_VISIBLE_DEVICES="
+                f"{os.environ.get('CUDA_VISIBLE_DEVICES', 'not set')}), got {cluster.num_gpus}. Leave it null for all."
+            ]
+        wanted = cluster.accelerator_type
+        if wanted and not any(is_type(gpu.name, wanted) for gpu in gpus):
+            return [
+                f"cluster.accelerator_type must name a GPU of this machine ({names[0]}), got {wanted!r}. Leave it null."
             ]
         return []
 
@@ -86,11 +97,6 @@ def _alternative(cell: Cell, seen: int) -> str:
         return "Use engine=vllm_cpu, which works on this machine, or run on a cluster (cluster.address)."
     install = REQUIREMENTS[EngineKind.vllm_cpu].install
     return f"Use engine=vllm_cpu, after `{install}`, or run on a cluster (cluster.address)."
-
-
-def _is_type(gpu: Gpu, accelerator_type: str) -> bool:
-    """Compare with Ray's names, for example `H100` or `A100-80G`."""
-    return accelerator_type.split("-")[0].lower() in gpu.name.lower().replace("-", " ").split()
 
 
 def _count(num_gpus: int) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from harness.errors import EngineError
 
-__all__ = ["Gpu", "check_reserved", "driver_version", "memory_used", "query_gpus", "visible_gpus"]
+__all__ = ["Gpu", "check_reserved", "driver_version", "is_type", "memory_used", "query_gpus", "visible_gpus"]
 
 NOSET_ENV = "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"
 """With it Ray leaves every worker all GPUs, and every server takes the first ones."""
@@ -76,6 +76,11 @@ def check_reserved(num_gpus: int, environ: Mapping[str, str] = os.environ) -> No
             f"Start the cluster's nodes without {NOSET_ENV}.",
             stage="start",
         )
+
+
+def is_type(name: str, accelerator_type: str) -> bool:
+    """Compare a GPU's name with Ray's for its type, such as `H100` or `A100-80G`."""
+    return accelerator_type.split("-")[0].lower() in name.lower().replace("-", " ").split()
 
 
 def memory_used(gpus: Sequence[Gpu]) -> dict[str, int]:

@@ -12,9 +12,11 @@ from harness.engines.gpus import NOSET_ENV
 from harness.errors import ConfigError
 from harness.plan import Cell
 
-__all__ = ["Bundle", "bundle_of", "check_cluster", "connect", "place", "release"]
+__all__ = ["Bundle", "bundle_of", "check_cluster", "connect", "gpu_types", "place", "release"]
 
 _GIB = 1 << 30
+_TYPE = "accelerator_type:"
+"""Before the type in the name of the resource that marks a node's GPUs."""
 _START_ATTEMPTS = 3
 """A busy laptop or CI runner can exceed the fixed 30 s that Ray gives its own processes."""
 
@@ -37,7 +39,7 @@ class Bundle:
             resources["memory"] = self.memory_bytes
         if self.accelerator_type:
             # Ray marks a node of that type with 1 of this resource and asks for a sliver of it
-            resources[f"accelerator_type:{self.accelerator_type}"] = 0.001
+            resources[f"{_TYPE}{self.accelerator_type}"] = 0.001
         return resources
 
 
@@ -118,6 +120,32 @@ def check_cluster(cells: list[Cell]) -> None:
             )
     if problems:
         raise ConfigError(problems)
+
+
+def gpu_types(cells: list[Cell]) -> set[str]:
+    """Ray's names of the GPU types that the cells may get; none where they need no GPU.
+
+    Raises:
+        ConfigError: The nodes have several, and nothing says which: repeats of a cell would run on different GPUs.
+    """
+    if not any(cell.num_gpus for cell in cells):
+        return set()
+    wanted = {cell.accelerator_type for cell in cells} - {None}
+    types = {
+        key.removeprefix(_TYPE)
+        for node in ray.nodes()
+        if node["Alive"] and node["Resources"].get("GPU")
+        for key in node["Resources"]
+        if key.startswith(_TYPE)
+    }
+    if wanted:
+        return {str(name) for name in wanted}
+    if len(types) > 1:
+        raise ConfigError(
+            f"cluster.accelerator_type must name one type, as the cluster has {', '.join(sorted(types))}, got null. "
+            f"Set cluster.accelerator_type={min(types)}, for example."
+        )
+    return types
 
 
 def place(cell: Cell) -> PlacementGroup:

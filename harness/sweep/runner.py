@@ -14,11 +14,13 @@ from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from harness.cell import failed_record
+from harness.errors import ConfigError
 from harness.plan import Plan, Run
 from harness.schema import Record, Status
 from harness.store import Store
-from harness.sweep.placement import bundle_of, check_cluster, connect, place, release
+from harness.sweep.placement import bundle_of, check_cluster, connect, gpu_types, place, release
 from harness.sweep.progress import Progress
+from harness.sweep.stale import check_gpu_types
 from harness.sweep.task import make_board, run_remote, unpack
 
 __all__ = ["Outcome", "run_plan"]
@@ -64,6 +66,11 @@ def run_plan(plan: Plan, runs: list[Run], folder: Path) -> Outcome:
     progress = Progress(runs, total=len(plan.runs()))
     try:
         check_cluster([run.cell for run in runs])
+        if cluster.address is not None:
+            planned = {cell.cell_id for cell in plan.cells}
+            kept = [record for record in Store(root=folder).finished().values() if record.cell_id in planned]
+            if stale := check_gpu_types(kept, folder, gpu_types([run.cell for run in runs])):
+                raise ConfigError(stale)
         sweep = _Sweep(plan=plan, folder=folder, progress=progress, shared_disk=cluster.address is None)
         return sweep.run(runs, max_parallel=cluster.max_parallel_cells or len(runs))
     finally:

@@ -67,6 +67,7 @@ def test_id_changes_with_every_output_affecting_field(override: str) -> None:
         "arm.label=Other",
         "baseline=ngram",
         "cluster.num_cpus=1",
+        "cluster.accelerator_type=H100",
         "client.stall_timeout_s=5",
         "workload.generation=elsewhere",
         "workload.options.fit_path=elsewhere",

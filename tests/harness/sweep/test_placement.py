@@ -10,7 +10,8 @@ import ray
 
 from harness.config.schema import ClusterConfig
 from harness.errors import ConfigError
-from harness.sweep.placement import connect
+from harness.sweep.placement import connect, gpu_types
+from tests.harness.cells import cell
 
 
 def test_too_long_a_folder_for_sockets_names_the_remedy_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,6 +25,21 @@ def test_too_long_a_folder_for_sockets_names_the_remedy_at_once(monkeypatch: pyt
     with pytest.raises(ConfigError, match="RAY_TMPDIR=/tmp"):
         connect(ClusterConfig())
     assert len(attempts) == 1
+
+
+def _nodes(monkeypatch: pytest.MonkeyPatch, *resources: dict[str, float], alive: bool = True) -> None:
+    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": alive, "Resources": each} for each in resources])
+
+
+def test_a_cluster_of_several_gpu_types_must_be_told_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = ({"CPU": 8.0}, {"GPU": 8.0, "accelerator_type:H100": 1.0}, {"GPU": 8.0, "accelerator_type:A100": 1.0})
+    _nodes(monkeypatch, *nodes)
+    with pytest.raises(ConfigError, match=r"has A100, H100, got null. Set cluster.accelerator_type=A100"):
+        gpu_types([cell(num_gpus=1)])
+    assert gpu_types([cell(num_gpus=1, accelerator_type="H100")]) == {"H100"}
+    assert gpu_types([cell()]) == set()
+    _nodes(monkeypatch, *nodes[:2])
+    assert gpu_types([cell(num_gpus=1)]) == {"H100"}
 
 
 @pytest.mark.ray
