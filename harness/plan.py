@@ -74,6 +74,8 @@ class Cell:
         coefficients: The estimator's values, which travel with the cell to the node that runs it; null if none.
         drafter: What identifies the DSpark drafter: the digest of a folder, else the name of what is not here; null
             if the arm has none.
+        model_commit: Commit of the checkpoint that `results_dir` used first; null if none is known.
+        drafter_commit: The same of the draft checkpoint.
     """
 
     cell_id: str
@@ -95,6 +97,17 @@ class Cell:
     left_out: list[str]
     coefficients: Coefficients | None = None
     drafter: str | None = None
+    model_commit: str | None = None
+    drafter_commit: str | None = None
+
+    @property
+    def pinned_model(self) -> ModelConfig:
+        """The model at the commits to load; `model`, which the id and the record hold, says what was configured."""
+        return dataclasses.replace(
+            self.model,
+            revision=self.model.revision or self.model_commit,
+            draft_revision=self.model.draft_revision or self.drafter_commit,
+        )
 
     @property
     def label(self) -> str:
@@ -243,7 +256,7 @@ def _coefficients(arm: ArmConfig, model: ModelConfig) -> Coefficients | None:
 def _drafter(model: ModelConfig) -> str:
     """A retrained drafter makes new cells; one that only the nodes of a cluster have goes by its name."""
     if model.draft_path is None:
-        return f"checkpoint:{model.draft_checkpoint}"
+        return f"checkpoint:{model.draft_checkpoint}" + (f"@{model.draft_revision}" if model.draft_revision else "")
     folder = find_path(model.draft_path)
     return f"path:{model.draft_path}" if folder is None or not folder.is_dir() else checkpoint_digest(folder)
 

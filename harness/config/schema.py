@@ -130,13 +130,16 @@ class ModelConfig:
     checkpoint: str = "???"
     """Hub id of the target model."""
     revision: str | None = None
-    """Pinned revision of the checkpoint."""
+    """Commit of the checkpoint; null takes the one that `results_dir` used first (`model_revisions.json` there)."""
     asset: str | None = None
     """Name in `harness.assets` of a model the harness fetches itself."""
     path: str | None = None
     """Local folder with the model; comes before the checkpoint and the asset."""
     draft_checkpoint: str | None = _free(None)
     """Hub id of the DSpark drafter."""
+    draft_revision: str | None = _free(None)
+    """Commit of the draft checkpoint. Null takes, as for `revision`, the one that `results_dir` used first
+    (`model_revisions.json` there)."""
     draft_path: str | None = _free(None)
     """Local folder with the DSpark drafter, relative to the working directory, else to the project's root; comes
     before the checkpoint. Its content, not its name, enters the id of the cells that use it."""

@@ -62,8 +62,9 @@ class VllmEngine(Engine):
             "--disable-uvicorn-access-log",
             *self._arguments(cell),
         ]
-        if cell.model.revision and not os.path.isdir(model_path):
-            argv += ["--revision", cell.model.revision]
+        revision = cell.pinned_model.revision
+        if revision and not os.path.isdir(model_path):
+            argv += ["--revision", revision]
         if self.config.max_num_batched_tokens is not None:
             argv += ["--max-num-batched-tokens", str(self.config.max_num_batched_tokens)]
         if self.config.enforce_eager:

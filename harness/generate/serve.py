@@ -72,7 +72,7 @@ def generate_on_server(
         folder = Path(name)
         check_reserved(cell.num_gpus)
         receiver.status("looking for the model")
-        model = resolve_model(cell.model, fetch=True)
+        model = resolve_model(cell.pinned_model, fetch=True)
         receiver.model({"fingerprint": model.fingerprint, "source": model.source, **_tokenizer(Path(model.path_or_id))})
         engine = get_engine(cell.engine)
         commands: list[ServerCommand] = []

@@ -57,9 +57,7 @@ def check_fresh(
                 )
         names = gpus.get(record.cell_id, ())
         if names and provenance.gpu_names and sorted(names) != sorted(provenance.gpu_names):
-            problems.setdefault(
-                "gpus", f"{where} was measured on {_count(provenance.gpu_names)}, here: {_count(names)}."
-            )
+            problems.setdefault("gpus", f"{where} was measured on {_count(provenance.gpu_names)}, now {_count(names)}.")
     return [f"{text} {_REMEDY}" for text in problems.values()]
 
 
