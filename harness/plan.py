@@ -333,7 +333,9 @@ def _cell_id(cell: Cell) -> str:
 def identity_of(config: Any) -> dict[str, Any]:
     """The fields of a configuration node that can change what is measured, as plain values."""
     return {
-        f.name: plain(getattr(config, f.name)) for f in dataclasses.fields(config) if f.metadata.get("identity", True)
+        f.name: plain(getattr(config, f.name))
+        for f in dataclasses.fields(config)
+        if (identity := f.metadata.get("identity", True)) and (identity != "if set" or getattr(config, f.name))
     }
 
 

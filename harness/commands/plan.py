@@ -4,6 +4,7 @@ import json
 import sys
 
 from harness.commands.common import build_plan, folder_problems, override_parser, sweep_folder
+from harness.concurrency import estimate_texts
 from harness.engines import get_engine
 from harness.estimate import Estimator, format_duration
 from harness.plan import Cell, Plan, fidelity_of
@@ -78,9 +79,9 @@ def _print(plan: Plan) -> None:
         print(note)
     for name, batch_size, segments in _too_few(plan):
         print(f"{name}: batch size {batch_size} is never reached with so few prompts: {segments}")
-    total = sum(estimator.run_s(r.cell) for r in left)
     if all(cell.segments for cell in plan.cells):
-        print(f"\nabout {format_duration(total)} one run after another (rough, from output limits and usual speeds)")
+        print(f"\n{'; '.join(estimate_texts(sweep, left, estimator.run_s))}")
+        print("(rough: from the model's own outputs where they are known, else output limits, and usual speeds)")
 
 
 def _too_few(plan: Plan) -> list[tuple[str, int, str]]:

@@ -3,9 +3,10 @@
 import sys
 
 from harness.commands.common import build_plan, locked_folder, override_parser, sweep_folder
+from harness.concurrency import estimate_texts
 from harness.engines import get_engine
 from harness.errors import ConfigError
-from harness.estimate import format_duration, rough_run_s
+from harness.estimate import rough_run_s
 from harness.manifest import write_manifest
 from harness.store import Store
 from harness.workload_data import stand_in_notes
@@ -67,8 +68,8 @@ def run(argv: list[str]) -> int:
             return 0
         for note in stand_in_notes(plan):
             _note(note)
-        rough = sum(rough_run_s(r.cell) for r in runs)
-        _note(f"{len(runs)} of {total} runs to do in {folder}, at most about {format_duration(rough)}")
+        estimate = "; ".join(estimate_texts(plan.grid.sweep, runs, rough_run_s))
+        _note(f"{len(runs)} of {total} runs to do in {folder}, at most {estimate}")
         outcome = run_plan(plan, runs, folder)
     for failure in outcome.failures:
         _note(f"failed: {failure}")

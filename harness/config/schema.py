@@ -1,7 +1,8 @@
 """Typed configuration: the dataclasses hold the defaults, the YAML files under `conf/` only choose.
 
 A field whose metadata says `identity=False` cannot change what is measured (labels, time limits, placement) and stays
-out of the cell id. Everything else is hashed into it.
+out of the cell id. Everything else is hashed into it; with `identity="if set"` only where it holds something, so that
+records from before the field was there keep their ids.
 """
 
 from dataclasses import dataclass, field
@@ -151,6 +152,8 @@ class ModelConfig:
     coefficients: str | None = _free(None)
     """Estimator coefficients: a model of Table 5, or a file relative to the working directory, else to the project's
     root. Their values, not their name, enter the id of the cells that use them."""
+    extra_args: list[str] = field(default_factory=list, metadata={"identity": "if set"})
+    """Further arguments of vLLM's server for this model, after those of `engine.extra_args`."""
     licence: str | None = _free(None)
 
 

@@ -36,6 +36,10 @@ class VllmCudaEngine(VllmEngine):
             arguments += ["--max-cudagraph-capture-size", str(capture)]
         return arguments
 
+    def _device_config(self) -> dict[str, str]:
+        dtype = self.config.kv_cache_dtype
+        return {} if dtype == "auto" else {"kv_cache_dtype": dtype}  # the checkpoint decides what auto comes to
+
     def _environment(self, cell: Cell) -> dict[str, str]:
         del cell
         return {}

@@ -71,7 +71,7 @@ class VllmEngine(Engine):
             argv.append("--enforce-eager")
         if speculates:
             argv += ["--speculative-config", json.dumps(speculative_config(cell), separators=(",", ":"))]
-        argv += cell.engine.extra_args
+        argv += [*cell.engine.extra_args, *cell.model.extra_args]
         return ServerCommand(
             argv=argv,
             env=env,
@@ -103,7 +103,8 @@ class VllmEngine(Engine):
                 "seed": str(cell.seed),
                 "max_seq_len": str(cell.model.max_model_len),
                 "served_model_name": cell.model.name,
-            },
+            }
+            | self._device_config(),
             max_num_seqs=cell.batch_size,
             worker_proof=proof,
             num_workers=max(1, cell.num_gpus),
@@ -113,6 +114,10 @@ class VllmEngine(Engine):
     @abstractmethod
     def _arguments(self, cell: Cell) -> list[str]:
         """Arguments of this device."""
+
+    @abstractmethod
+    def _device_config(self) -> dict[str, str]:
+        """What the server's log must say about this device, besides what holds on every one."""
 
     @abstractmethod
     def _environment(self, cell: Cell) -> dict[str, str]:

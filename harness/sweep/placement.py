@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import socket
 from typing import Any
 
 import ray
@@ -12,11 +13,12 @@ from harness.engines.gpus import NOSET_ENV
 from harness.errors import ConfigError
 from harness.plan import Cell
 
-__all__ = ["Bundle", "bundle_of", "check_cluster", "connect", "gpu_types", "place", "release"]
+__all__ = ["Bundle", "bundle_of", "check_cluster", "connect", "gpu_types", "needs", "place", "release"]
 
 _GIB = 1 << 30
 _TYPE = "accelerator_type:"
 """Before the type in the name of the resource that marks a node's GPUs."""
+_PROBE_TIMEOUT_S = 5.0
 _START_ATTEMPTS = 3
 """A busy laptop or CI runner can exceed the fixed 30 s that Ray gives its own processes."""
 
@@ -64,12 +66,28 @@ def connect(cluster: ClusterConfig) -> None:
     if cluster.address is None:
         _start_local(cluster, common)
         return
+    _probe(cluster.address)
     try:
         ray.init(address=cluster.address, **common)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise ConfigError(
             f"cluster.address: no Ray cluster answers at {cluster.address!r} ({error}). "
             "Start one (`ray start --head`), or use cluster=local."
+        ) from error
+
+
+def _probe(address: str) -> None:
+    """Ask the head's port before Ray does, which logs warnings for minutes where nothing answers."""
+    value = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
+    host, colon, port = value.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdigit():
+        return  # `auto` and the like: Ray finds them in its own files, at once or not at all
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_PROBE_TIMEOUT_S).close()
+    except (OSError, OverflowError) as error:
+        raise ConfigError(
+            f"cluster.address: nothing answers at {value!r} ({error}). Check the address and the port (6379 of "
+            "`ray start --head`, 10001 for ray://), or use cluster=local."
         ) from error
 
 
@@ -146,6 +164,11 @@ def gpu_types(cells: list[Cell]) -> set[str]:
             f"Set cluster.accelerator_type={min(types)}, for example."
         )
     return types
+
+
+def needs(cell: Cell) -> str:
+    """What a cell reserves, in words."""
+    return _show(bundle_of(cell).resources())
 
 
 def place(cell: Cell) -> PlacementGroup:
