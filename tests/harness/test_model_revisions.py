@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.cell import _Run
 from harness.config.schema import ArmConfig, Drafter, ModelConfig, Verification
 from harness.engines.arms import speculative_config
 from harness.engines.model import ResolvedModel
@@ -79,3 +80,15 @@ def test_a_drafters_commit_makes_a_new_cell_and_reaches_the_server() -> None:
     assert first().cell_id != first(f"model.draft_revision={FIRST}").cell_id
     assert speculative_config(first(f"model.draft_revision={FIRST}"))["revision"] == FIRST
     assert "revision" not in speculative_config(first())
+
+
+def test_a_node_that_downloaded_a_drafter_names_its_commit_to_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The download leaves no branch in the hub's cache, and the server is offline."""
+    found = ResolvedModel(path_or_id="/x", source="hub", fingerprint=FIRST)
+    monkeypatch.setattr("harness.cell.resolve_drafter", lambda *_, **__: found)
+    unpinned = _cell()
+    run = _Run(cell=unpinned, repeat=0, staging=tmp_path, on_status=lambda _: None, guard_pids=())
+    run._resolve_drafter()
+    assert speculative_config(unpinned)["revision"] == FIRST
