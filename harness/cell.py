@@ -15,6 +15,7 @@ from typing import Any
 from harness.client.bench import BenchClient
 from harness.client.process import ClientError
 from harness.engines import ServerCommand, get_engine
+from harness.engines.gpus import check_reserved
 from harness.engines.model import ResolvedModel, resolve_drafter, resolve_model
 from harness.engines.probes import tail
 from harness.engines.processes import pid_is_running
@@ -126,7 +127,7 @@ class _Run:
             with BenchClient(self.staging / "client.log") as client:
                 with self._timed("start"):
                     self.on_status("looking for the model")
-                    self.model = resolve_model(self.cell.model, fetch=True)
+                    self.model = resolve_model(self.cell.pinned_model, fetch=True)
                     self.drafter = self._resolve_drafter()
                     client.start()  # it imports vLLM while the server boots
                     server = self._start_server(self.model.path_or_id)
@@ -176,7 +177,10 @@ class _Run:
         cell = self.cell
         if cell.drafter is None:
             return None
-        found = resolve_drafter(cell.model, fetch=True)
+        found = resolve_drafter(cell.pinned_model, fetch=True)
+        if cell.model.draft_path is None:
+            # The download is known to the hub's cache by its commit only: the server, which is offline, must name it.
+            cell.drafter_commit = found.fingerprint
         if ":" not in cell.drafter and found.fingerprint != cell.drafter:
             raise ConfigError(
                 f"model.draft_path={cell.model.draft_path} holds another drafter than the one that was planned "
@@ -185,6 +189,7 @@ class _Run:
         return found
 
     def _start_server(self, model_path: str) -> Server:
+        check_reserved(self.cell.num_gpus)
         engine = get_engine(self.cell.engine)
 
         def make_command(port: int) -> ServerCommand:

@@ -9,7 +9,7 @@ from harness.errors import ConfigError
 from harness.store import write_json_atomic
 from workloads import get_loader
 
-__all__ = ["FILE", "keep_revision", "pinned_revision"]
+__all__ = ["FILE", "keep_revision", "pinned_revision", "read_revisions", "write_revision"]
 
 FILE = "dataset_revisions.json"
 _COMMIT = re.compile(r"hub:[^@\s]+@([0-9a-f]{40})\b")
@@ -23,7 +23,7 @@ def pinned_revision(workload: WorkloadConfig, results_dir: Path) -> str | None:
     """
     if workload.revision is not None or not _floats(workload):
         return workload.revision
-    return _read(results_dir).get(_hub_id(workload))
+    return read_revisions(results_dir / FILE).get(_hub_id(workload))
 
 
 def keep_revision(workload: WorkloadConfig, source: str, results_dir: Path) -> None:
@@ -35,16 +35,7 @@ def keep_revision(workload: WorkloadConfig, source: str, results_dir: Path) -> N
     found = _COMMIT.match(source)
     if found is None or workload.revision is not None or not _floats(workload):
         return
-    known = _read(results_dir)
-    if _hub_id(workload) not in known:
-        try:
-            results_dir.mkdir(parents=True, exist_ok=True)
-            write_json_atomic(results_dir / FILE, known | {_hub_id(workload): found[1]})
-        except OSError as error:
-            raise ConfigError(
-                f"results_dir: {results_dir / FILE}, which keeps the commit of {_hub_id(workload)}, cannot be written "
-                f"({error}). Choose another results_dir=..., or set workload.revision={found[1]}."
-            ) from error
+    write_revision(results_dir / FILE, _hub_id(workload), found[1], key="workload.revision")
 
 
 def _floats(workload: WorkloadConfig) -> bool:
@@ -59,14 +50,43 @@ def _hub_id(workload: WorkloadConfig) -> str:
     return hub.id
 
 
-def _read(results_dir: Path) -> dict[str, str]:
-    path = results_dir / FILE
+def read_revisions(path: Path) -> dict[str, str]:
+    """Read the commits that a folder of results has used: hub id -> commit.
+
+    Raises:
+        ConfigError: The file cannot be read.
+    """
     try:
         if not path.exists():
             return {}
         revisions = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(revisions, dict) or not all(isinstance(value, str) for value in revisions.values()):
-            raise ValueError("expected one object of data set and commit")
+            raise ValueError("expected one object of hub id and commit")
     except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: {error}. Mend it, or delete it to pin the data sets anew.") from error
+        raise ConfigError(f"{path}: {error}. Mend it, or delete it to pin what comes from the hub anew.") from error
     return revisions
+
+
+def write_revision(path: Path, hub_id: str, commit: str, *, key: str) -> None:
+    """Note a commit, unless there is one for this id already.
+
+    Args:
+        path: The file of the revisions.
+        hub_id: Data set or model.
+        commit: What was loaded.
+        key: Where the user could name it, for the error.
+
+    Raises:
+        ConfigError: The file cannot be read or written.
+    """
+    known = read_revisions(path)
+    if hub_id in known:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json_atomic(path, known | {hub_id: commit})
+    except OSError as error:
+        raise ConfigError(
+            f"results_dir: {path}, which keeps the commit of {hub_id}, cannot be written ({error}). "
+            f"Choose another results_dir=..., or set {key}={commit}."
+        ) from error

@@ -8,7 +8,8 @@ __all__ = ["Estimator", "format_duration", "rough_run_s"]
 
 
 def rough_run_s(cell: Cell) -> float:
-    """Upper estimate of one repeat's wall time in seconds, from output limits and the engine's usual speed.
+    """Upper estimate of one repeat's wall time in seconds, from the engine's usual speed and the lengths of the model's
+    own outputs, or output limits where those are not known.
 
     Args:
         cell: A planned cell.
@@ -18,7 +19,10 @@ def rough_run_s(cell: Cell) -> float:
     rate = engine.estimated_tok_s_per_request
     seconds = engine.estimated_startup_s + client.warmup_output_tokens / rate
     for segment in cell.segments:
-        num_tokens = sum(request.max_output_tokens for request in segment.requests)
+        num_tokens = sum(
+            min(request.max_output_tokens, request.own_output_tokens or request.max_output_tokens)
+            for request in segment.requests
+        )
         concurrency = max(1, min(cell.batch_size, len(segment.requests)))
         seconds += num_tokens / (rate * concurrency)
     return seconds

@@ -74,6 +74,8 @@ class Cell:
         coefficients: The estimator's values, which travel with the cell to the node that runs it; null if none.
         drafter: What identifies the DSpark drafter: the digest of a folder, else the name of what is not here; null
             if the arm has none.
+        model_commit: Commit of the checkpoint that `results_dir` used first; null if none is known.
+        drafter_commit: The same of the draft checkpoint.
     """
 
     cell_id: str
@@ -95,6 +97,17 @@ class Cell:
     left_out: list[str]
     coefficients: Coefficients | None = None
     drafter: str | None = None
+    model_commit: str | None = None
+    drafter_commit: str | None = None
+
+    @property
+    def pinned_model(self) -> ModelConfig:
+        """The model at the commits to load; `model`, which the id and the record hold, says what was configured."""
+        return dataclasses.replace(
+            self.model,
+            revision=self.model.revision or self.model_commit,
+            draft_revision=self.model.draft_revision or self.drafter_commit,
+        )
 
     @property
     def label(self) -> str:
@@ -243,7 +256,7 @@ def _coefficients(arm: ArmConfig, model: ModelConfig) -> Coefficients | None:
 def _drafter(model: ModelConfig) -> str:
     """A retrained drafter makes new cells; one that only the nodes of a cluster have goes by its name."""
     if model.draft_path is None:
-        return f"checkpoint:{model.draft_checkpoint}"
+        return f"checkpoint:{model.draft_checkpoint}" + (f"@{model.draft_revision}" if model.draft_revision else "")
     folder = find_path(model.draft_path)
     return f"path:{model.draft_path}" if folder is None or not folder.is_dir() else checkpoint_digest(folder)
 
@@ -303,7 +316,9 @@ def _cell_id(cell: Cell) -> str:
     options = nodes["workload"]["options"]
     nodes["workload"]["options"] = {key: value for key, value in options.items() if not key.endswith("_path")}
     identity = nodes | {
-        "accelerator_type": cell.accelerator_type,
+        # Only a placement: a sweep goes on on another cluster of the same GPUs, and is refused on others
+        # (`sweep.stale`). The key stays, so that records from before keep their ids.
+        "accelerator_type": None,
         "batch_size": cell.batch_size,
         "temperature": cell.temperature,
         "seed": cell.seed,
@@ -318,7 +333,9 @@ def _cell_id(cell: Cell) -> str:
 def identity_of(config: Any) -> dict[str, Any]:
     """The fields of a configuration node that can change what is measured, as plain values."""
     return {
-        f.name: plain(getattr(config, f.name)) for f in dataclasses.fields(config) if f.metadata.get("identity", True)
+        f.name: plain(getattr(config, f.name))
+        for f in dataclasses.fields(config)
+        if (identity := f.metadata.get("identity", True)) and (identity != "if set" or getattr(config, f.name))
     }
 
 

@@ -6,9 +6,13 @@ from pathlib import Path
 from harness.config.schema import ModelConfig, WorkloadConfig
 from harness.dataset_revisions import keep_revision, pinned_revision
 from harness.errors import ConfigError
+from harness.plan import Plan
 from workloads import LoadedWorkload, MissingDataError, apply_measures, load, read_measures
 
-__all__ = ["generation_folder", "load_configured", "with_own_outputs"]
+__all__ = ["generation_folder", "load_configured", "stand_in_notes", "with_own_outputs"]
+
+_STAND_IN = "; buckets by "
+"""In a workload's source, and so in every record, before what stands in for the target's own outputs."""
 
 
 def load_configured(workload: WorkloadConfig, seed: int, results_dir: str) -> LoadedWorkload:
@@ -37,6 +41,23 @@ def generation_folder(workload: WorkloadConfig, model: ModelConfig, results_dir:
     return Path(results_dir) / "generations" / workload.name / model.name
 
 
+def stand_in_notes(plan: Plan) -> list[str]:
+    """Say where something stands in for the target's own outputs in the edit-distance buckets of a plan."""
+    models: dict[tuple[str, str], dict[str, None]] = {}
+    for cell in plan.cells:
+        _, found, basis = cell.workload_source.partition(_STAND_IN)
+        if found and cell.workload.by_bucket:
+            models.setdefault((cell.workload.name, basis), {})[cell.model.name] = None
+    notes = []
+    for (workload, basis), names in models.items():
+        what = f"models=[{','.join(names)}] engine={plan.grid.sweep.engine.kind.value} workload={workload}"
+        notes.append(
+            f"{workload}: buckets of {', '.join(names)} by {basis}: the paper's are by the model's own outputs. "
+            f"For those run `python -m harness generate {what}` and `python -m harness buckets {what}` first."
+        )
+    return notes
+
+
 def with_own_outputs(loaded: LoadedWorkload, workload: WorkloadConfig, model: ModelConfig) -> LoadedWorkload:
     """Give a workload's requests the distances and lengths of the model's own outputs, where it is configured to.
 
@@ -53,7 +74,7 @@ def with_own_outputs(loaded: LoadedWorkload, workload: WorkloadConfig, model: Mo
         if not workload.generation_optional:
             raise
         basis = loaded.bucket_basis
-        return loaded if basis is None else replace(loaded, source=f"{loaded.source}; buckets by {basis}")
+        return loaded if basis is None else replace(loaded, source=f"{loaded.source}{_STAND_IN}{basis}")
     if measures.model != model.name:
         raise ConfigError(
             f"workload.generation: {folder} holds the outputs of {measures.model}, and the model is {model.name}: "

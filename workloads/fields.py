@@ -21,7 +21,8 @@ def field_problems(cls: type, values: Mapping[str, Any]) -> list[str]:
     """Return what keeps an object from being one of a dataclass, up to five sentences without a full stop.
 
     Args:
-        cls: A dataclass of texts, numbers, `dict` of one of them by text, and dataclasses; `| None` and `Any` pass.
+        cls: A dataclass of texts, numbers, `dict` of one of them by text, and dataclasses; `| None` and `Any` pass,
+            and a field with a default may be missing.
         values: As `json.loads` gives them.
     """
     return list(islice(_object_problems(cls, values, ""), _MAX_PROBLEMS))
@@ -46,8 +47,9 @@ def shown(value: object) -> str:
 
 def _object_problems(cls: type, values: Mapping[str, Any], place: str) -> Iterator[str]:
     names = [field.name for field in dataclasses.fields(cls)]
+    needed = [field.name for field in dataclasses.fields(cls) if field.default is dataclasses.MISSING]
     hints = typing.get_type_hints(cls)
-    yield from (f"{place}{name} is missing" for name in names if name not in values)
+    yield from (f"{place}{name} is missing" for name in needed if name not in values)
     yield from (f"{place + name!r} is unknown" for name in values if name not in names)
     for name in names:
         if name in values:

@@ -57,7 +57,7 @@ def locate(dataset: HubDataset) -> str:
         if _cached(dataset.id):
             return dataset.name()
         reason = f"the hub did not give it ({type(error).__name__}: {str(error).splitlines()[0][:200]})"
-        raise _missing(dataset, reason) from error
+        raise _missing(dataset, reason, error) from error
 
 
 def read_hub_rows(dataset: HubDataset) -> tuple[str, Iterator[Row]]:
@@ -75,7 +75,7 @@ def read_hub_rows(dataset: HubDataset) -> tuple[str, Iterator[Row]]:
         revision = None if commit == "main" else commit
         table = load_dataset(dataset.id, split=dataset.split, revision=revision, **subset)
     except Exception as error:
-        raise _missing(dataset, f"loading it failed ({type(error).__name__}: {error})") from error
+        raise _missing(dataset, f"loading it failed ({type(error).__name__}: {error})", error) from error
     return source, _rows(table, source)
 
 
@@ -84,10 +84,22 @@ def _rows(table: Any, source: str) -> Iterator[Row]:
         yield Row(file=source, number=number, values=dict(values))
 
 
-def _missing(dataset: HubDataset, reason: str) -> MissingDataError:
+def is_refusal(error: Exception) -> bool:
+    """Whether the hub refuses its data to this user: no login, or the licence of a gated repository not accepted."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    return status in (401, 403) or type(error).__name__ == "GatedRepoError"
+
+
+def _missing(dataset: HubDataset, reason: str, error: Exception | None = None) -> MissingDataError:
+    if error is not None and is_refusal(error):
+        reason += (
+            f"; accept its licence on https://huggingface.co/datasets/{dataset.id} and run `hf auth login` where it is "
+            "gated"
+        )
     return MissingDataError(
         f"the data set '{dataset.id}' (split '{dataset.split}') is not available here: {reason}. Run where the "
-        f"hub can be reached, or give a local copy: workload.path=<file.jsonl|file.parquet>."
+        f"hub can be reached, or give a local copy: workload.path=<file.jsonl|file.parquet>, and for several workloads "
+        "'workload.path=/d/${workload.name}.jsonl'."
     )
 
 

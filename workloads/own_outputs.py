@@ -43,6 +43,8 @@ class RequestMeasure:
     request_sha256: str
     edits: bool
     """The request has an input program."""
+    num_output_tokens: int | None = None
+    """The output alone in tokens; None in files from before this was measured."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,6 +119,7 @@ def measure_outputs(
                 finish_reason=record.finish_reason,
                 request_sha256=record.request_sha256,
                 edits=record.input_program is not None,
+                num_output_tokens=len(record.output_token_ids),
             )
             for record in generation.records
         },
@@ -209,7 +212,8 @@ def apply_measures(
             dropped[NO_PROGRAM] += 1
         else:
             label = None if measure.distance is None else bucket(measure.distance)
-            kept.append(dataclasses.replace(request, distance=measure.distance, bucket=label))
+            own = measure.num_output_tokens
+            kept.append(dataclasses.replace(request, distance=measure.distance, bucket=label, own_output_tokens=own))
     return dataclasses.replace(
         loaded,
         requests=kept,

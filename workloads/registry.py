@@ -82,7 +82,8 @@ class Loader:
         """Return the hub dataset at a revision (the declared one if None)."""
         if self.hub is None:
             raise MissingDataError(
-                f"the workload '{self.name}' reads a local file. Set workload.path=<file.jsonl|file.parquet>"
+                f"the workload '{self.name}' reads a local file. Set workload.path=<file.jsonl|file.parquet>, and for "
+                "several workloads 'workload.path=/d/${workload.name}.jsonl'"
                 + (f"; get it from {self.where}." if self.where else ".")
             )
         return self.hub if revision is None else dataclasses.replace(self.hub, revision=revision)

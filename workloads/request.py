@@ -33,6 +33,8 @@ class Request:
     """Edit distance of `input_program` and what `bucket_basis` says, a fraction in [0, 1]; None where unknown."""
     bucket: str | None = None
     """Label of the 5% bucket of `distance`."""
+    own_output_tokens: int | None = None
+    """Length of the target's own greedy output, for estimates of time; None where nobody has generated it."""
     half: str | None = None
     """`fit` or `held_out` where the data set has halves of its own to fit an estimator on and to measure."""
 

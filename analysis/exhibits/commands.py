@@ -9,14 +9,33 @@ _MODEL = "qwen3-4b"
 _SMOKE_MODEL = "smollm2-135m"
 
 _FOUR = ("qwen3-4b", "qwen3-8b", "gemma-4-12b", "north-mini-code")
-_OWN_OUTPUTS = {
-    "editing": _FOUR,
-    "editbench": _FOUR,
-    "overhead": ("qwen3-4b", "qwen3-8b"),
-    "out_of_distribution": ("llama-3.1-8b",),
-    "long_context": ("qwen3-4b", "qwen3-8b", "gemma-4-12b", "llama-3.1-8b"),
+_OWN_OUTPUTS: dict[str, dict[str, tuple[str, ...]]] = {
+    "nextcoder": {
+        "ablation": (_MODEL,),
+        "calibration": (_MODEL,),
+        "chain_value": ("qwen3-8b",),
+        "editing": _FOUR,
+        "estimator_ladder": (_MODEL,),
+        "figure1": (_MODEL,),
+        "match_features": (_MODEL,),
+        "nextcoder": _FOUR,
+        "one_match_feature": (_MODEL,),
+        "out_of_distribution": ("llama-3.1-8b",),
+        "overhead": ("qwen3-4b", "qwen3-8b"),
+        "policies": (_MODEL,),
+        "staleness": ("qwen3-4b", "llama-3.1-8b"),
+        "transfer": (_MODEL,),
+    },
+    "editbench": {
+        "editbench": _FOUR,
+        "editing": _FOUR,
+        "long_context": ("qwen3-4b", "qwen3-8b", "gemma-4-12b", "llama-3.1-8b"),
+        "out_of_distribution": ("llama-3.1-8b",),
+        "overhead": ("qwen3-4b", "qwen3-8b"),
+    },
 }
-"""Experiment with EditBench -> its models: their own outputs there decide what runs, so they come first."""
+"""Workload that the target's own outputs cut into buckets or by length -> experiment -> its models. They come first:
+they decide what runs, and on NextCoder the data set's completions would stand in for them."""
 _REFITS = dict.fromkeys(
     ("ablation", "one_match_feature"), f"model.coefficients=results/fits/{_MODEL}/coefficients.json"
 )
@@ -46,9 +65,9 @@ def commands_for(experiments: Sequence[str], *, shows_fit: bool = False, smoke: 
         found = [*(_SMOKE_FIT if shows_fit else ()), *(f"sweep +exp={name} scale=smoke" for name in experiments)]
         return tuple(f"python -m harness {command}" for command in found)
     found = [*_FIT] if shows_fit or any(name in _REFITS for name in experiments) else []
-    models = ",".join(dict.fromkeys(model for name in experiments for model in _OWN_OUTPUTS.get(name, ())))
-    if models:
-        found.append(f"generate models=[{models}] engine=vllm workload=editbench")
-        found.append(f"buckets models=[{models}] engine=vllm workload=editbench")
+    for workload, models_of in _OWN_OUTPUTS.items():
+        models = ",".join(dict.fromkeys(model for name in experiments for model in models_of.get(name, ())))
+        if models:
+            found += [f"{name} models=[{models}] engine=vllm workload={workload}" for name in ("generate", "buckets")]
     found += [" ".join(["sweep", f"+exp={name}", *filter(None, [_REFITS.get(name)])]) for name in experiments]
     return tuple(f"python -m harness {command}" for command in found)

@@ -11,6 +11,7 @@ from harness.config.compose import compose_grid
 from harness.config.schema import ModelConfig, WorkloadConfig
 from harness.config.validate import validate
 from harness.errors import ConfigError
+from harness.model_revisions import apply_revisions
 from harness.plan import Plan, make_plan
 from harness.workload_data import load_configured, with_own_outputs
 from workloads import LoadedWorkload, MissingDataError, WorkloadError
@@ -67,6 +68,7 @@ def build_plan(overrides: list[str], *, missing: list[str] | None = None) -> Pla
         plan = make_plan(grid, load, measure)
     except WorkloadError as error:
         raise ConfigError(str(error)) from error
+    apply_revisions(plan.cells, grid.sweep.results_dir)
     for cell in plan.cells:
         names = [segment.name for segment in cell.segments]
         taken = sorted({name for name in names if name == "pooled" or names.count(name) > 1})

@@ -10,6 +10,7 @@ from harness.engines import get_engine
 from harness.errors import ConfigError
 from harness.generate.files import GenerationWriter
 from harness.generate.job import GenerationJob, make_jobs
+from harness.model_revisions import apply_revisions, pin_models
 from harness.plan import Plan
 from workloads import WorkloadError
 
@@ -40,6 +41,7 @@ def run(argv: list[str]) -> int:
         jobs = make_jobs(grid, out=args.out)
     except WorkloadError as error:
         raise ConfigError(str(error)) from error
+    apply_revisions([job.cell for job in jobs], grid.sweep.results_dir)
     problems = [problem for job in jobs for problem in folder_problems(job.folder)]
     problems += get_engine(grid.sweep.engine).check_plan(Plan(grid=grid, cells=[job.cell for job in jobs]))
     if problems:
@@ -53,6 +55,9 @@ def run(argv: list[str]) -> int:
         if job not in unfinished:
             _note(f"{job.folder}: complete; python -m harness buckets {job.folder}")
     if unfinished:
+        is_local = grid.sweep.cluster.address is None
+        cells, on_unpinned = [job.cell for job in unfinished], None if is_local else _note
+        pin_models(cells, grid.sweep.results_dir, fetch=is_local, on_unpinned=on_unpinned)
         with ray_session(grid.sweep.cluster):
             for job in unfinished:
                 num_failed += _run_job(job, grid.sweep.cluster)

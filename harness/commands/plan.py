@@ -4,10 +4,12 @@ import json
 import sys
 
 from harness.commands.common import build_plan, folder_problems, override_parser, sweep_folder
+from harness.concurrency import estimate_texts
 from harness.engines import get_engine
 from harness.estimate import Estimator, format_duration
 from harness.plan import Cell, Plan, fidelity_of
 from harness.store import Store
+from harness.workload_data import stand_in_notes
 
 __all__ = ["run"]
 
@@ -73,11 +75,13 @@ def _print(plan: Plan) -> None:
             print("  dropped: " + ", ".join(f"{reason}: {n}" for reason, n in cell.workload_dropped.items()))
         if cell.left_out:
             print(f"  left out, fewer than {cell.workload.min_bucket_size} requests: {', '.join(cell.left_out)}")
+    for note in stand_in_notes(plan):
+        print(note)
     for name, batch_size, segments in _too_few(plan):
         print(f"{name}: batch size {batch_size} is never reached with so few prompts: {segments}")
-    total = sum(estimator.run_s(r.cell) for r in left)
     if all(cell.segments for cell in plan.cells):
-        print(f"\nabout {format_duration(total)} one run after another (rough, from output limits and usual speeds)")
+        print(f"\n{'; '.join(estimate_texts(sweep, left, estimator.run_s))}")
+        print("(rough: from the model's own outputs where they are known, else output limits, and usual speeds)")
 
 
 def _too_few(plan: Plan) -> list[tuple[str, int, str]]:

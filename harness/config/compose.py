@@ -169,7 +169,7 @@ def _check_keys(parsed: list[Override]) -> None:
             if key != "exp" and override.is_add():
                 problems.append(f"+{key}={value} must be written {key}={value}, as the group has a default.")
         elif not key.startswith("hydra"):
-            problems += _unknown_key(key)
+            problems += _unknown_key(key) or _number_in_key(key, override.get_value_element_as_str())
     if any(override.key_or_group == "scale" for override in parsed) and not _has_scales(parsed):
         problems.append("scale is for experiments that come in several: write +exp=figure1 scale=smoke, for example.")
     if problems:
@@ -196,6 +196,15 @@ def _unknown_key(key: str) -> list[str]:
             choices = sorted({*hints, *(GROUPS if not path else ())})
             inside = f" in {'.'.join(path)}" if path else ""
             return [f"{key}: unknown key {part!r}{inside}.{_did_you_mean(part, choices)}"]
+    return []
+
+
+def _number_in_key(key: str, value: str) -> list[str]:
+    """Hydra takes a number in a dotted key for text, which a dict by number does not take."""
+    for node, path, part in _walk(key):
+        hint, dotted = typing.get_type_hints(node).get(part), ".".join([*path, part])
+        if typing.get_origin(hint) is dict and typing.get_args(hint)[0] is int and key != dotted:
+            return [f"{key}: write {dotted}={{{key.removeprefix(dotted + '.')}:{value}}}."]
     return []
 
 

@@ -1,7 +1,8 @@
 """Typed configuration: the dataclasses hold the defaults, the YAML files under `conf/` only choose.
 
 A field whose metadata says `identity=False` cannot change what is measured (labels, time limits, placement) and stays
-out of the cell id. Everything else is hashed into it.
+out of the cell id. Everything else is hashed into it; with `identity="if set"` only where it holds something, so that
+records from before the field was there keep their ids.
 """
 
 from dataclasses import dataclass, field
@@ -112,7 +113,7 @@ class ClusterConfig:
 
     address: str | None = _free(None)
     """Address of a running Ray cluster; null starts a local one."""
-    accelerator_type: str | None = None
+    accelerator_type: str | None = _free(None)
     """Ray's name of the GPU each cell must get, for example `H100`; null takes any."""
     num_gpus: int | None = _free(None)
     """GPUs of the local cluster; null detects them."""
@@ -130,13 +131,16 @@ class ModelConfig:
     checkpoint: str = "???"
     """Hub id of the target model."""
     revision: str | None = None
-    """Pinned revision of the checkpoint."""
+    """Commit of the checkpoint; null takes the one that `results_dir` used first (`model_revisions.json` there)."""
     asset: str | None = None
     """Name in `harness.assets` of a model the harness fetches itself."""
     path: str | None = None
     """Local folder with the model; comes before the checkpoint and the asset."""
     draft_checkpoint: str | None = _free(None)
     """Hub id of the DSpark drafter."""
+    draft_revision: str | None = _free(None)
+    """Commit of the draft checkpoint. Null takes, as for `revision`, the one that `results_dir` used first
+    (`model_revisions.json` there)."""
     draft_path: str | None = _free(None)
     """Local folder with the DSpark drafter, relative to the working directory, else to the project's root; comes
     before the checkpoint. Its content, not its name, enters the id of the cells that use it."""
@@ -148,6 +152,8 @@ class ModelConfig:
     coefficients: str | None = _free(None)
     """Estimator coefficients: a model of Table 5, or a file relative to the working directory, else to the project's
     root. Their values, not their name, enter the id of the cells that use them."""
+    extra_args: list[str] = field(default_factory=list, metadata={"identity": "if set"})
+    """Further arguments of vLLM's server for this model, after those of `engine.extra_args`."""
     licence: str | None = _free(None)
 
 

@@ -14,6 +14,7 @@ from harness.config.schema import (
     SweepConfig,
     WorkloadConfig,
 )
+from harness.config.shared import shared_problems
 from harness.errors import ConfigError
 from workloads import bucket
 
@@ -23,6 +24,13 @@ __all__ = ["validate"]
 MAX_REPEATS = 1000
 MAX_PROMPTS = 1_000_000
 MAX_SEED = 2**31
+# Of vLLM 0.33's config/cache.py.
+_KV_CACHE_DTYPES = (
+    *("auto", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc", "fp8_ds_mla", "nvfp4_ds_mla"),
+    *("turboquant_k8v4", "turboquant_4bit_nc", "turboquant_k3v4_nc", "turboquant_3bit_nc", "octave_k3v4"),
+    *("octave_k3v3", "octave_k3v3_compact", "ultraquant_4bit", "int4_per_token_head", "int8_per_token_head"),
+    *("fp8_per_token_head", "nvfp4", "nvfp4_4over6"),
+)
 
 
 def validate(grid: Grid) -> None:
@@ -38,6 +46,7 @@ def validate(grid: Grid) -> None:
         names = [point.name for point in points]
         if len(set(names)) != len(names):
             problems.append(f"{group}.name must differ between the sweep's {group}s, got {names}. Leave it as it is.")
+    problems += shared_problems(grid)
     for model in grid.models:
         problems += _model(model)
     for workload in grid.workloads:
@@ -87,6 +96,11 @@ def _engine(engine: EngineConfig) -> Iterator[str]:
             yield f"{key} must be 1 on engine vllm_cpu, got {tp}. Tensor parallelism needs engine=vllm."
     if not 0.0 < engine.gpu_memory_utilization <= 1.0:
         yield f"engine.gpu_memory_utilization must lie in (0, 1], got {engine.gpu_memory_utilization}."
+    if engine.kv_cache_dtype not in _KV_CACHE_DTYPES:
+        yield (
+            f"engine.kv_cache_dtype must be one that vLLM knows, got {engine.kv_cache_dtype!r}. "
+            f"Known: {', '.join(_KV_CACHE_DTYPES)}."
+        )
     for key in ("num_cpus", "num_threads"):
         if getattr(engine, key) < 1:
             yield f"engine.{key} must be at least 1, got {getattr(engine, key)}."

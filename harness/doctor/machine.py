@@ -249,7 +249,10 @@ def check_network() -> Iterator[Check]:
         error.close()
     except (OSError, ValueError) as error:
         detail = f"{endpoint} is not reachable ({getattr(error, 'reason', error)})"
-        remedy = "Models and datasets must then be local: model.path, workload.path, or a filled hub cache."
+        remedy = (
+            "Models and data sets must then be local: 'model.path=/m/${model.name}', "
+            "'workload.path=/d/${workload.name}.jsonl', or a filled hub cache."
+        )
         yield Check(name="hub", status="warn", detail=detail, remedy=remedy)
         return
     yield Check(name="hub", status="ok", detail=f"{endpoint} answers")

@@ -22,7 +22,11 @@ def speculative_config(cell: Cell) -> dict[str, Any]:
     if arm.drafter is Drafter.ngram:
         config |= {"method": "ngram_gpu", "prompt_lookup_min": arm.min_match, "prompt_lookup_max": arm.max_match}
     else:
-        config |= {"method": "dspark", "model": drafter_location(cell.model), "draft_sample_method": arm.drafting}
+        model = cell.pinned_model
+        location = drafter_location(model)
+        config |= {"method": "dspark", "model": location, "draft_sample_method": arm.drafting}
+        if location == model.draft_checkpoint and model.draft_revision:
+            config["revision"] = model.draft_revision
     if arm.verification is Verification.adaptive:
         config["enable_adaptive_verification"] = True
     return config

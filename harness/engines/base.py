@@ -99,8 +99,8 @@ class Engine(ABC):
         cluster = plan.grid.sweep.cluster
         problems = self.check_hardware(plan.cells, cluster)
         if cluster.address is None:
-            problems += check_models(plan.grid.models)
-            drafting = {cell.model.name: cell.model for cell in plan.cells if cell.drafter is not None}
+            problems += check_models({cell.model.name: cell.pinned_model for cell in plan.cells}.values())
+            drafting = {cell.model.name: cell.pinned_model for cell in plan.cells if cell.drafter is not None}
             problems += check_drafters(drafting.values())
         return problems
 

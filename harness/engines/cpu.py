@@ -19,6 +19,9 @@ class VllmCpuEngine(VllmEngine):
         # In bytes, because VLLM_CPU_KVCACHE_SPACE knows whole GiB only.
         return ["--kv-cache-memory-bytes", str(int(cell.engine.kv_cache_gib * _GIB))]
 
+    def _device_config(self) -> dict[str, str]:
+        return {}
+
     def _environment(self, cell: Cell) -> dict[str, str]:
         return {
             "TRITON_INTERPRET": "1",

@@ -1,9 +1,10 @@
 """Engine `vllm`: vLLM on CUDA GPUs."""
 
+import os
 from collections.abc import Sequence
 
 from harness.config.schema import ClusterConfig, EngineKind
-from harness.engines.gpus import Gpu, visible_gpus
+from harness.engines.gpus import is_type, visible_gpus
 from harness.engines.packages import REQUIREMENTS, package_problems
 from harness.engines.vllm_server import VllmEngine
 from harness.plan import Cell
@@ -35,12 +36,19 @@ class VllmCudaEngine(VllmEngine):
             arguments += ["--max-cudagraph-capture-size", str(capture)]
         return arguments
 
+    def _device_config(self) -> dict[str, str]:
+        dtype = self.config.kv_cache_dtype
+        return {} if dtype == "auto" else {"kv_cache_dtype": dtype}  # the checkpoint decides what auto comes to
+
     def _environment(self, cell: Cell) -> dict[str, str]:
         del cell
         return {}
 
     def _unset(self) -> tuple[str, ...]:
-        return ("TRITON_INTERPRET",)
+        # Of what Ray sets in a worker, vLLM reads CUDA_VISIBLE_DEVICES, which is meant, and OMP_NUM_THREADS, the number
+        # of reserved cores: vLLM would then leave out its own choice (several threads to load, one to serve). A number
+        # from the user's shell cannot be told from Ray's, so it goes too; engine.num_cpus must not change what is run.
+        return ("TRITON_INTERPRET", "OMP_NUM_THREADS")
 
     def _proves_engine(self) -> bool:
         return False
@@ -49,6 +57,12 @@ class VllmCudaEngine(VllmEngine):
         if not cells:
             return []
         gpus = visible_gpus()
+        names = sorted({gpu.name for gpu in gpus})
+        if len(names) > 1:
+            return [
+                f"The GPUs of a sweep must be alike, got {', '.join(names)}. "
+                "Hide all but those of one kind with CUDA_VISIBLE_DEVICES."
+            ]
         largest = max(cells, key=lambda cell: cell.num_gpus)
         seen = len(gpus) if cluster.num_gpus is None else min(len(gpus), cluster.num_gpus)
         if largest.num_gpus > seen:
@@ -56,11 +70,15 @@ class VllmCudaEngine(VllmEngine):
                 f"engine=vllm needs {_count(largest.num_gpus)} (cell {largest.label}) and sees {_count(seen)} here. "
                 + _alternative(largest, seen)
             ]
-        wanted = cluster.accelerator_type
-        if wanted and not any(_is_type(gpu, wanted) for gpu in gpus):
-            names = ", ".join(sorted({gpu.name for gpu in gpus}))
+        if cluster.num_gpus is not None and cluster.num_gpus > len(gpus):
             return [
-                f"cluster.accelerator_type must name a GPU of this machine ({names}), got {wanted!r}. Leave it null."
+                f"cluster.num_gpus must be at most {len(gpus)}, the GPUs that are visible here (CUDA_VISIBLE_DEVICES="
+                f"{os.environ.get('CUDA_VISIBLE_DEVICES', 'not set')}), got {cluster.num_gpus}. Leave it null for all."
+            ]
+        wanted = cluster.accelerator_type
+        if wanted and not any(is_type(gpu.name, wanted) for gpu in gpus):
+            return [
+                f"cluster.accelerator_type must name a GPU of this machine ({names[0]}), got {wanted!r}. Leave it null."
             ]
         return []
 
@@ -83,11 +101,6 @@ def _alternative(cell: Cell, seen: int) -> str:
         return "Use engine=vllm_cpu, which works on this machine, or run on a cluster (cluster.address)."
     install = REQUIREMENTS[EngineKind.vllm_cpu].install
     return f"Use engine=vllm_cpu, after `{install}`, or run on a cluster (cluster.address)."
-
-
-def _is_type(gpu: Gpu, accelerator_type: str) -> bool:
-    """Compare with Ray's names, for example `H100` or `A100-80G`."""
-    return accelerator_type.split("-")[0].lower() in gpu.name.lower().replace("-", " ").split()
 
 
 def _count(num_gpus: int) -> str:

@@ -7,7 +7,12 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Gpu", "driver_version", "memory_used", "query_gpus", "visible_gpus"]
+from harness.errors import EngineError
+
+__all__ = ["Gpu", "check_reserved", "driver_version", "is_type", "memory_used", "query_gpus", "visible_gpus"]
+
+NOSET_ENV = "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"
+"""With it Ray leaves every worker all GPUs, and every server takes the first ones."""
 
 _TIMEOUT_S = 20.0
 
@@ -55,6 +60,27 @@ def visible_gpus(environ: Mapping[str, str] = os.environ) -> list[Gpu]:
             break
         visible.append(found)
     return visible
+
+
+def check_reserved(num_gpus: int, environ: Mapping[str, str] = os.environ) -> None:
+    """Check that Ray shows this process the GPUs that its cell reserved, and no others.
+
+    Raises:
+        EngineError: It shows more or fewer; two servers would share one.
+    """
+    value = environ.get("CUDA_VISIBLE_DEVICES")
+    if num_gpus and (value is None or len([part for part in value.split(",") if part.strip()]) != num_gpus):
+        raise EngineError(
+            f"CUDA_VISIBLE_DEVICES must name the {num_gpus} GPUs that this cell reserved, got "
+            f"{'no such variable' if value is None else repr(value)} from Ray. "
+            f"Start the cluster's nodes without {NOSET_ENV}.",
+            stage="start",
+        )
+
+
+def is_type(name: str, accelerator_type: str) -> bool:
+    """Compare a GPU's name with Ray's for its type, such as `H100` or `A100-80G`."""
+    return accelerator_type.split("-")[0].lower() in name.lower().replace("-", " ").split()
 
 
 def memory_used(gpus: Sequence[Gpu]) -> dict[str, int]:

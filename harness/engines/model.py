@@ -2,9 +2,11 @@
 
 import hashlib
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,16 @@ from harness.assets.sources import hub_is_offline
 from harness.assets.store import cached_copies
 from harness.config.files import WEIGHTS, checkpoint_digest, find_path, incomplete
 from harness.config.schema import ModelConfig
+from harness.config.shared import PATHS
 from harness.errors import ConfigError
+from workloads.hub import is_refusal
 
 __all__ = ["ResolvedModel", "check_drafters", "check_models", "drafter_location", "resolve_drafter", "resolve_model"]
 
 HUB_TIMEOUT_S = 5.0
+_GIB = 1 << 30
+_NOT_NEEDED = ("original/*", "*.pth", "*.onnx", "*.h5", "*.msgpack", "*.gguf")
+"""Files of a checkpoint in formats that the server does not load."""
 
 
 @dataclass(kw_only=True, slots=True, frozen=True)
@@ -26,11 +33,11 @@ class _Keys:
 
     path: str
     checkpoint: str
-    revision: str = ""
+    revision: str
 
 
 _TARGET = _Keys(path="model.path", checkpoint="model.checkpoint", revision="model.revision")
-_DRAFT = _Keys(path="model.draft_path", checkpoint="model.draft_checkpoint")
+_DRAFT = _Keys(path="model.draft_path", checkpoint="model.draft_checkpoint", revision="model.draft_revision")
 
 
 @dataclass(kw_only=True, slots=True, frozen=True)
@@ -80,7 +87,7 @@ def resolve_drafter(model: ModelConfig, *, fetch: bool) -> ResolvedModel:
         ConfigError: It cannot be had; names the key and how to get the files.
     """
     if model.draft_path is None:
-        return _from_hub(_DRAFT, str(model.draft_checkpoint), None, fetch=fetch)
+        return _from_hub(_DRAFT, str(model.draft_checkpoint), model.draft_revision, fetch=fetch)
     found = find_path(model.draft_path) or Path(model.draft_path)
     folder = _checked_folder(_DRAFT, model, model.draft_path, found)
     source = f"local folder {folder.name}"
@@ -91,7 +98,7 @@ def drafter_location(model: ModelConfig) -> str:
     """Folder of a model's drafter, or its hub id while it is not on this machine; asks no hub and checks nothing."""
     if model.draft_path is not None:
         return str(find_path(model.draft_path) or model.draft_path)
-    cached = _hub_cache(str(model.draft_checkpoint), None)
+    cached = _hub_cache(str(model.draft_checkpoint), model.draft_revision)
     return str(model.draft_checkpoint) if cached is None else cached.path_or_id
 
 
@@ -166,12 +173,13 @@ def _from_hub(keys: _Keys, checkpoint: str, revision: str | None, *, fetch: bool
         return cached
     key = f"{keys.checkpoint}={checkpoint}" + (f", {keys.revision}={revision}" if revision else "")
     remedy = (
-        f"Download it where the network is (`hf download {checkpoint}`) and set {keys.path} to the folder, "
-        "or copy it into the hub's cache (HF_HOME)."
+        f"Download it where the network is (`hf download {checkpoint}`) and set {keys.path} to the folder, for several "
+        f"models '{keys.path}={PATHS[keys.path]}', or copy it into the hub's cache (HF_HOME)."
     )
     if hub_is_offline():
         raise ConfigError(f"{key} is not in the hub's cache, and HF_HUB_OFFLINE is set. {remedy}")
-    commit = _ask_hub(hub, checkpoint, revision, key, remedy)
+    commit, num_bytes = _ask_hub(hub, checkpoint, revision, key, remedy)
+    _check_disk(key, num_bytes)
     if not fetch:
         return ResolvedModel(
             path_or_id=checkpoint,
@@ -183,9 +191,11 @@ def _from_hub(keys: _Keys, checkpoint: str, revision: str | None, *, fetch: bool
         folder = hub.snapshot_download(
             checkpoint,
             revision=commit,
-            ignore_patterns=["original/*", "*.pth", "*.onnx", "*.h5", "*.msgpack", "*.gguf"],
+            ignore_patterns=list(_NOT_NEEDED),
         )
     except Exception as error:  # the client raises a dozen unrelated classes; each means that the download failed
+        if is_refusal(error):
+            raise _refused(key, checkpoint, error) from error
         raise ConfigError(f"{key}: the download failed ({_first_line(error)}). Run it again, or: {remedy}") from error
     return _hub_result(checkpoint, Path(folder))
 
@@ -209,15 +219,40 @@ def _hub_result(checkpoint: str, folder: Path) -> ResolvedModel:
     return ResolvedModel(path_or_id=str(folder), source=f"hub {checkpoint}@{folder.name}", fingerprint=folder.name)
 
 
-def _ask_hub(hub: Any, checkpoint: str, revision: str | None, key: str, remedy: str) -> str:
-    """Return the commit on the hub, within a deadline that also covers name resolution and the client's retries."""
-    answer: list[str] = []
+def _check_disk(key: str, num_bytes: int) -> None:
+    """Refuse a download that the disk of the hub's cache has no room for."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    cache = Path(HF_HUB_CACHE)
+    free = shutil.disk_usage(next(path for path in (cache, *cache.absolute().parents) if path.exists())).free
+    if num_bytes > free:
+        raise ConfigError(
+            f"{key} takes {num_bytes / _GIB:.1f} GiB to download, and {cache} has {free / _GIB:.1f} GiB free. "
+            "Free some space, or name another folder with HF_HOME."
+        )
+
+
+def _refused(key: str, checkpoint: str, error: Exception) -> ConfigError:
+    return ConfigError(
+        f"{key}: the hub refused it ({_first_line(error)}): no such model, or it is gated. Check the name; accept its "
+        f"licence on https://huggingface.co/{checkpoint} and run `hf auth login`."
+    )
+
+
+def _ask_hub(hub: Any, checkpoint: str, revision: str | None, key: str, remedy: str) -> tuple[str, int]:
+    """Return the commit on the hub and the bytes to download, within a deadline that also covers name resolution and
+    the client's retries.
+    """
+    answer: list[tuple[str, int]] = []
     failure: list[Exception] = []
 
     def ask() -> None:
         try:
-            info = hub.HfApi().model_info(checkpoint, revision=revision, timeout=HUB_TIMEOUT_S)
-            answer.append(str(info.sha))
+            info = hub.HfApi().model_info(checkpoint, revision=revision, timeout=HUB_TIMEOUT_S, files_metadata=True)
+            if info.gated:  # whoever asks may read about it, and not download it
+                hub.HfApi().auth_check(checkpoint)
+            files = [file for file in info.siblings or [] if not any(fnmatch(file.rfilename, p) for p in _NOT_NEEDED)]
+            answer.append((str(info.sha), sum(file.size or 0 for file in files)))
         except Exception as error:  # unreachable, refused, unknown, gated: told apart below
             failure.append(error)
 
@@ -227,13 +262,9 @@ def _ask_hub(hub: Any, checkpoint: str, revision: str | None, key: str, remedy: 
     if answer:
         return answer[0]
     error = failure[0] if failure else TimeoutError(f"no answer within {HUB_TIMEOUT_S:g} s")
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    if status in (401, 403):
-        raise ConfigError(
-            f"{key}: the hub refused it ({status}): no such model, or it is gated. "
-            "Check the name; accept its licence on the hub and run `hf auth login`."
-        ) from error
-    if status == 404:
+    if is_refusal(error):
+        raise _refused(key, checkpoint, error) from error
+    if getattr(getattr(error, "response", None), "status_code", None) == 404:
         raise ConfigError(f"{key}: the hub knows no such model or revision. Check the name.") from error
     raise ConfigError(
         f"{key} is not in the hub's cache, and the hub cannot be reached ({_first_line(error)}). {remedy}"

@@ -228,8 +228,15 @@ class Server:
             raise self._error(" ".join(problems), stage="verify")
         return found | {
             "listener_checked": self.listener_checked,
+            "niceness": self._process_niceness(),
             "inherited_env": inherited_variables(self.command, os.environ),
         }
+
+    def _process_niceness(self) -> int | None:
+        """The server's priority: above 0 it runs behind anything else on the node, as Ray's workers do by default."""
+        with contextlib.suppress(OSError):
+            return os.getpriority(os.PRIO_PROCESS, self.pid)
+        return None
 
     def dump_stacks(self, *, wait_s: float = 2.0) -> str:
         """Ask every process of the server to write its stacks to the log, and return what was written.

@@ -41,7 +41,8 @@ def _config_problems(checks: ServerChecks, config: dict[str, str], metrics: dict
     if not config:
         return ["The server did not log its configuration, so that prefix caching being off cannot be verified."]
     problems = [
-        f"The server runs with {key}={config.get(key, '(not logged)')} instead of {value}; see engine.extra_args."
+        f"The server runs with {key}={config.get(key, '(not logged)')} instead of {value}; see engine.extra_args "
+        "and model.extra_args."
         for key, value in expected.items()
         if config.get(key) != value
     ]

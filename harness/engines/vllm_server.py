@@ -62,15 +62,16 @@ class VllmEngine(Engine):
             "--disable-uvicorn-access-log",
             *self._arguments(cell),
         ]
-        if cell.model.revision and not os.path.isdir(model_path):
-            argv += ["--revision", cell.model.revision]
+        revision = cell.pinned_model.revision
+        if revision and not os.path.isdir(model_path):
+            argv += ["--revision", revision]
         if self.config.max_num_batched_tokens is not None:
             argv += ["--max-num-batched-tokens", str(self.config.max_num_batched_tokens)]
         if self.config.enforce_eager:
             argv.append("--enforce-eager")
         if speculates:
             argv += ["--speculative-config", json.dumps(speculative_config(cell), separators=(",", ":"))]
-        argv += cell.engine.extra_args
+        argv += [*cell.engine.extra_args, *cell.model.extra_args]
         return ServerCommand(
             argv=argv,
             env=env,
@@ -102,7 +103,8 @@ class VllmEngine(Engine):
                 "seed": str(cell.seed),
                 "max_seq_len": str(cell.model.max_model_len),
                 "served_model_name": cell.model.name,
-            },
+            }
+            | self._device_config(),
             max_num_seqs=cell.batch_size,
             worker_proof=proof,
             num_workers=max(1, cell.num_gpus),
@@ -112,6 +114,10 @@ class VllmEngine(Engine):
     @abstractmethod
     def _arguments(self, cell: Cell) -> list[str]:
         """Arguments of this device."""
+
+    @abstractmethod
+    def _device_config(self) -> dict[str, str]:
+        """What the server's log must say about this device, besides what holds on every one."""
 
     @abstractmethod
     def _environment(self, cell: Cell) -> dict[str, str]:

@@ -135,7 +135,7 @@ def _cell(
 def _generation_id(cell: Cell) -> str:
     model = identity_of(cell.model)
     # Drafters and coefficients do not touch the target's own outputs; the files of a path are known by their content.
-    for key in ("draft_checkpoint", "draft_path", "coefficients", "path", "asset"):
+    for key in ("draft_checkpoint", "draft_revision", "draft_path", "coefficients", "path", "asset"):
         model.pop(key, None)
     identity = {
         "engine": identity_of(cell.engine),

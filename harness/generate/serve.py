@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.engines import ServerCommand, get_engine
+from harness.engines.gpus import check_reserved
 from harness.engines.model import resolve_model
 from harness.engines.probes import ProbeError, post_json
 from harness.engines.server import Server
@@ -69,8 +70,9 @@ def generate_on_server(
     started_utc = utc_now()
     with tempfile.TemporaryDirectory(prefix="hybrid-spark-generate-", dir=work_root) as name:
         folder = Path(name)
+        check_reserved(cell.num_gpus)
         receiver.status("looking for the model")
-        model = resolve_model(cell.model, fetch=True)
+        model = resolve_model(cell.pinned_model, fetch=True)
         receiver.model({"fingerprint": model.fingerprint, "source": model.source, **_tokenizer(Path(model.path_or_id))})
         engine = get_engine(cell.engine)
         commands: list[ServerCommand] = []

@@ -2,18 +2,23 @@
 
 import dataclasses
 import os
+import socket
 from typing import Any
 
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 
 from harness.config.schema import ClusterConfig, EngineConfig
+from harness.engines.gpus import NOSET_ENV
 from harness.errors import ConfigError
 from harness.plan import Cell
 
-__all__ = ["Bundle", "bundle_of", "check_cluster", "connect", "place", "release"]
+__all__ = ["Bundle", "bundle_of", "check_cluster", "connect", "gpu_types", "needs", "place", "release"]
 
 _GIB = 1 << 30
+_TYPE = "accelerator_type:"
+"""Before the type in the name of the resource that marks a node's GPUs."""
+_PROBE_TIMEOUT_S = 5.0
 _START_ATTEMPTS = 3
 """A busy laptop or CI runner can exceed the fixed 30 s that Ray gives its own processes."""
 
@@ -36,7 +41,7 @@ class Bundle:
             resources["memory"] = self.memory_bytes
         if self.accelerator_type:
             # Ray marks a node of that type with 1 of this resource and asks for a sliver of it
-            resources[f"accelerator_type:{self.accelerator_type}"] = 0.001
+            resources[f"{_TYPE}{self.accelerator_type}"] = 0.001
         return resources
 
 
@@ -61,6 +66,7 @@ def connect(cluster: ClusterConfig) -> None:
     if cluster.address is None:
         _start_local(cluster, common)
         return
+    _probe(cluster.address)
     try:
         ray.init(address=cluster.address, **common)
     except (ConnectionError, ValueError, RuntimeError) as error:
@@ -70,9 +76,25 @@ def connect(cluster: ClusterConfig) -> None:
         ) from error
 
 
+def _probe(address: str) -> None:
+    """Ask the head's port before Ray does, which logs warnings for minutes where nothing answers."""
+    value = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
+    host, colon, port = value.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdigit():
+        return  # `auto` and the like: Ray finds them in its own files, at once or not at all
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_PROBE_TIMEOUT_S).close()
+    except (OSError, OverflowError) as error:
+        raise ConfigError(
+            f"cluster.address: nothing answers at {value!r} ({error}). Check the address and the port (6379 of "
+            "`ray start --head`, 10001 for ray://), or use cluster=local."
+        ) from error
+
+
 def _start_local(cluster: ClusterConfig, common: dict[str, Any]) -> None:
     # By default Ray runs its workers, and so every measured server, at nice 15: behind anything else on the machine.
     os.environ.setdefault("RAY_worker_niceness", "0")
+    os.environ.pop(NOSET_ENV, None)  # each server must see its own GPUs only
     for attempt in range(_START_ATTEMPTS):
         try:
             # an address of "local" keeps RAY_ADDRESS from turning a local sweep into a remote one
@@ -116,6 +138,37 @@ def check_cluster(cells: list[Cell]) -> None:
             )
     if problems:
         raise ConfigError(problems)
+
+
+def gpu_types(cells: list[Cell]) -> set[str]:
+    """Ray's names of the GPU types that the cells may get; none where they need no GPU.
+
+    Raises:
+        ConfigError: The nodes have several, and nothing says which: repeats of a cell would run on different GPUs.
+    """
+    if not any(cell.num_gpus for cell in cells):
+        return set()
+    wanted = {cell.accelerator_type for cell in cells} - {None}
+    types = {
+        key.removeprefix(_TYPE)
+        for node in ray.nodes()
+        if node["Alive"] and node["Resources"].get("GPU")
+        for key in node["Resources"]
+        if key.startswith(_TYPE)
+    }
+    if wanted:
+        return {str(name) for name in wanted}
+    if len(types) > 1:
+        raise ConfigError(
+            f"cluster.accelerator_type must name one type, as the cluster has {', '.join(sorted(types))}, got null. "
+            f"Set cluster.accelerator_type={min(types)}, for example."
+        )
+    return types
+
+
+def needs(cell: Cell) -> str:
+    """What a cell reserves, in words."""
+    return _show(bundle_of(cell).resources())
 
 
 def place(cell: Cell) -> PlacementGroup:

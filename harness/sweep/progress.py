@@ -37,6 +37,7 @@ class Progress:
         self._num_failed = 0
         self._tty = sys.stderr.isatty()
         self._last_line = 0.0
+        self._waits_for = ""
         self._bar = tqdm(
             total=total,
             initial=self._num_done,
@@ -50,6 +51,10 @@ class Progress:
         self._waiting.remove(run)
         self._running[id(run)] = (run, _Running(started=time.monotonic(), status="starting"))
         self._show(force=True)
+
+    def waits_for(self, text: str) -> None:
+        """Say what the next run needs and does not get yet; empty once it is placed."""
+        self._waits_for = text
 
     def status(self, run: Run, text: str) -> None:
         """A run says what it is doing."""
@@ -97,6 +102,8 @@ class Progress:
             for run, state in self._running.values()
         ]
         text = "; ".join(parts[:3]) + (f"; +{len(parts) - 3} more" if len(parts) > 3 else "")
+        if not parts and self._waits_for:
+            text = f"waiting for {self._waits_for}"
         left = f"about {format_duration(self.left_s())} left"
         failed = f", {self._num_failed} failed" if self._num_failed else ""
         if self._tty:

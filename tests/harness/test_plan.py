@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.config.schema import SweepConfig
-from harness.plan import Cell, Plan
+from harness.config.schema import ModelConfig, SweepConfig
+from harness.plan import Cell, Plan, identity_of
 from hybrid_spark.estimator import Coefficients
 from tests.harness import cells
 from tests.harness.cells import request
@@ -50,6 +50,7 @@ def test_ids_are_stable_and_distinct() -> None:
         "engine.num_threads=1",
         "client.ignore_eos=true",
         "workload.options.part=chat",
+        "model.extra_args=[--language-model-only]",
     ],
 )
 def test_id_changes_with_every_output_affecting_field(override: str) -> None:
@@ -67,6 +68,7 @@ def test_id_changes_with_every_output_affecting_field(override: str) -> None:
         "arm.label=Other",
         "baseline=ngram",
         "cluster.num_cpus=1",
+        "cluster.accelerator_type=H100",
         "client.stall_timeout_s=5",
         "workload.generation=elsewhere",
         "workload.options.fit_path=elsewhere",
@@ -74,6 +76,10 @@ def test_id_changes_with_every_output_affecting_field(override: str) -> None:
 )
 def test_id_ignores_what_cannot_change_an_output(override: str) -> None:
     assert _id() == _id(override)
+
+
+def test_arguments_that_a_model_does_not_have_leave_its_id_as_it_was() -> None:
+    assert "extra_args" not in identity_of(ModelConfig(name="m", checkpoint="c"))
 
 
 def test_every_field_of_the_configuration_is_marked_or_hashed() -> None:

@@ -2,12 +2,14 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from harness.__main__ import main
 from harness.commands.common import build_plan
+from harness.sweep.runner import Outcome
 from tests.workloads.generations import edit, record, write_generation
 from tests.workloads.test_canitedit import KEPT_IDS
 from workloads import LoadedWorkload, load, read_measures
@@ -194,6 +196,30 @@ def test_a_bucket_that_is_too_small_is_left_out_and_named(edits: str, tmp_path: 
     (left_out,) = cell.left_out
     assert left_out.startswith("editbench ")
     assert left_out.endswith("% (11)")
+
+
+def test_plan_and_sweep_say_that_completions_stand_in_for_own_outputs(
+    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    block = "```python\n{}\n```"
+    rows = [{"prompt": block.format(f"# {i}\n{PROGRAM}"), "completion": block.format(PROGRAM)} for i in range(12)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    overrides = ["workload=nextcoder", f"workload.path={tmp_path / 'rows.jsonl'}", f"model.path={model_folder}"]
+    overrides += [f"results_dir={tmp_path}", "workload.num_prompts_at={}"]
+    note = (
+        "nextcoder: buckets of smollm2-135m by the data set's completion, as a stand-in: the paper's are by the "
+        "model's own outputs. For those run `python -m harness generate models=[smollm2-135m] engine=vllm_cpu "
+        "workload=nextcoder` and `python -m harness buckets models=[smollm2-135m] engine=vllm_cpu workload=nextcoder` "
+        "first.\n"
+    )
+    main(["plan", *overrides])
+    assert note in capsys.readouterr().out
+    monkeypatch.setattr("harness.sweep.runner.run_plan", lambda *_: Outcome())
+    monkeypatch.setattr("harness.commands.sweep.get_engine", lambda _: SimpleNamespace(check_plan=lambda _: []))
+    main(["sweep", *overrides])
+    assert note in capsys.readouterr().err
+    main(["plan", *overrides, "workload.by_bucket=false"])
+    assert "stand-in: the paper's" not in capsys.readouterr().out
 
 
 def test_without_outputs_the_plan_names_the_commands(edits: str, tmp_path: Path) -> None:

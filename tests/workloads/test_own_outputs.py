@@ -55,6 +55,9 @@ def test_the_longest_block_of_each_output_is_measured(tmp_path: Path) -> None:
     assert measures.sizes == {"0-5": 2, "15-20": 1, "25-30": 1}
     assert (measures.num_without_program, measures.num_cut_off) == (2, 1)
     assert measures.requests["same"].num_context_tokens == 92
+    assert measures.requests["same"].num_output_tokens == 2
+    kept = {request.id: request.own_output_tokens for request in apply_measures(_loaded(), measures).requests}
+    assert kept["same"] == 2
 
 
 def test_measures_come_back_from_their_file_and_only_for_their_outputs(tmp_path: Path) -> None:

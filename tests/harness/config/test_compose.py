@@ -81,6 +81,9 @@ def test_mistyped_top_level_key_suggests_the_right_one() -> None:
         ("arms=[nosuch]", ["arms", "nosuch", "vanilla"]),
         ("engine.kind=tpu", ["engine.kind", "tpu", "vllm_cpu"]),
         ("engine.kv_cache_gib=0", ["engine.kv_cache_gib", "positive"]),
+        ("engine.kv_cache_dtype=fp9", ["engine.kv_cache_dtype", "got 'fp9'", "fp8_e4m3"]),
+        ("engine.tensor_parallel_size_at.128=4", ["write engine.tensor_parallel_size_at={128:4}"]),
+        ("workload.num_prompts_at.4=64", ["write workload.num_prompts_at={4:64}"]),
         ("arm.min_match=20", ["arm.min_match", "got 20"]),
         ("client.max_failed_fraction=1", ["client.max_failed_fraction", "got 1"]),
         ("workload.num_prompts=0", ["workload.num_prompts", "got 0"]),
@@ -139,6 +142,43 @@ def test_choice_that_the_experiments_axis_replaces_is_refused() -> None:
 def test_points_of_an_axis_keep_names_of_their_own() -> None:
     message = _error("+exp=demo", "arms=[vanilla,ngram]", "arm.name=same")
     assert "arm.name must differ between the sweep's arms, got ['same', 'same']" in message
+
+
+SEVERAL = ("+exp=editing", "workloads=[mtbench,nextcoder]", "models=[qwen3-4b,qwen3-8b]")
+
+
+@pytest.mark.parametrize(
+    ("override", "remedy"),
+    [
+        ("workload.path=one.jsonl", "'workload.path=/d/${workload.name}.jsonl'"),
+        ("model.path=/m", "'model.path=/m/${model.name}'"),
+        ("model.draft_path=/m", "'model.draft_path=/d/${model.name}'"),
+        ("model.coefficients=Qwen3-4B", "'model.coefficients=results/fits/${model.name}/coefficients.json'"),
+        ("model.asset=smollm2-135m-instruct", "conf/model"),
+        ("model.checkpoint=Qwen/Qwen3-4B", "conf/model"),
+        ("model.draft_checkpoint=a/b", "conf/model"),
+    ],
+)
+def test_one_file_under_several_names_is_refused_with_the_form_that_differs(override: str, remedy: str) -> None:
+    key, value = override.split("=")
+    message = _error(*SEVERAL, override)
+    first, second = ("mtbench", "nextcoder") if key.startswith("workload") else ("qwen3-4b", "qwen3-8b")
+    assert (
+        f"{key} must differ between the sweep's {key.split('.')[0]}s, got '{value}' for {first} and {second}" in message
+    )
+    assert remedy in message
+    assert message.count("must differ") == 1
+
+
+def test_interpolated_paths_differ_and_parts_of_one_data_set_share() -> None:
+    settings = ("workload.path=/d/${workload.name}.jsonl", "model.path=/m/${model.name}")
+    grid = compose_grid([*SEVERAL, *settings])
+    validate(grid)
+    assert [workload.path for workload in grid.workloads] == ["/d/mtbench.jsonl", "/d/nextcoder.jsonl"]
+    assert [model.path for model in grid.models] == ["/m/qwen3-4b", "/m/qwen3-8b"]
+    validate(compose_grid([SEVERAL[0], "workloads=[editbench,editbench_long]", "workload.path=editbench.jsonl"]))
+    fit_path = "workload.options.fit_path=speedbench_8k.jsonl"
+    validate(compose_grid([SEVERAL[0], "workloads=[speedbench_1k,speedbench_2k]", settings[0], fit_path]))
 
 
 def test_all_problems_are_reported_at_once() -> None:

@@ -172,6 +172,12 @@ def test_staleness_runs_on_one_gpu_with_the_recorder_on() -> None:
     assert all(cell.arm.record_steps for cell in cells)
 
 
+@pytest.mark.parametrize("scale", ["paper", "smoke"])
+def test_overhead_arms_share_one_cost_model(scale: str) -> None:
+    """DSpark alone would size its budgets by vLLM's costs, and so verify other slots."""
+    assert [arm.cost_model for arm in grid("+exp=overhead", f"scale={scale}").arms] == ["paper", "paper"]
+
+
 def test_policies_run_only_where_they_are_lossless() -> None:
     cells = plan("+exp=policies").cells
     at = {temperature: {c.arm.name for c in cells if c.temperature == temperature} for temperature in (0.0, 1.0)}

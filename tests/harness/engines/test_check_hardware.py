@@ -103,6 +103,24 @@ def test_configured_cluster_size_does_not_invent_gpus(monkeypatch: pytest.Monkey
     assert "sees 1 GPU here" in problems("engine=vllm", "cluster.num_gpus=1", "batch_sizes=[128]")[0]
 
 
+def test_more_gpus_than_are_visible_are_refused_as_ray_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(monkeypatch, 2, {"vllm": "0.33.0"})
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    (problem,) = problems("engine=vllm", "cluster.num_gpus=4")
+    assert "cluster.num_gpus must be at most 2" in problem
+    assert "CUDA_VISIBLE_DEVICES=2,3" in problem
+    assert problems("engine=vllm", "cluster.num_gpus=2") == []
+
+
+def test_gpus_of_several_kinds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(monkeypatch, 1, {"vllm": "0.33.0"})
+    mixed = [*cuda.visible_gpus(), Gpu(index=1, uuid="GPU-1", name="NVIDIA A100-SXM4-80GB")]
+    monkeypatch.setattr(cuda, "visible_gpus", lambda: mixed)
+    (problem,) = problems("engine=vllm")
+    assert "must be alike, got NVIDIA A100-SXM4-80GB, NVIDIA H100 80GB HBM3" in problem
+    assert "CUDA_VISIBLE_DEVICES" in problem
+
+
 def test_remote_cluster_is_not_judged_by_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     machine(monkeypatch, 0, {})
     assert problems("engine=vllm", "cluster=h100") == []

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import socket
 import sys
@@ -13,7 +14,7 @@ import pytest
 from harness.assets.manifest import AssetManifest, describe_files, write_manifest
 from harness.config.schema import ModelConfig
 from harness.engines import model as model_module
-from harness.engines.model import check_drafters, check_models, resolve_drafter, resolve_model
+from harness.engines.model import check_drafters, check_models, drafter_location, resolve_drafter, resolve_model
 from harness.errors import ConfigError
 
 
@@ -173,15 +174,32 @@ def test_half_downloaded_snapshot_does_not_count(hub_cache: Path, monkeypatch: p
     assert "model.path" in problem
 
 
+def test_drafter_is_found_by_its_commit_where_the_cache_knows_no_branch(hub_cache: Path) -> None:
+    """As our own download leaves it; a server that is offline could not tell which commit `main` is."""
+    folder = _snapshot(hub_cache, "c0ffee")
+    (hub_cache / "models--owner--m" / "refs" / "main").unlink()
+    model = config(draft_checkpoint="owner/m")
+    assert drafter_location(model) == "owner/m"
+    assert drafter_location(dataclasses.replace(model, draft_revision="c0ffee")) == str(folder)
+    assert resolve_drafter(dataclasses.replace(model, draft_revision="c0ffee"), fetch=True).fingerprint == "c0ffee"
+
+
 class _Hub(BaseHTTPRequestHandler):
     status = 200
+    gated: str | None = None
+    num_bytes = 0
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
 
     def do_GET(self) -> None:
-        body = json.dumps({"id": "owner/m", "sha": "beef", "siblings": []}).encode()
-        self.send_response(self.status)
+        files = [{"rfilename": "model.safetensors", "size": self.num_bytes}, {"rfilename": "m.gguf", "size": 1 << 60}]
+        info = {"id": "owner/m", "sha": "beef", "siblings": files, "gated": self.gated or False}
+        body = json.dumps(info).encode()
+        refused = self.gated and self.path.endswith("/auth-check")
+        self.send_response(403 if refused else self.status)
+        if refused:
+            self.send_header("X-Error-Code", "GatedRepo")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -195,7 +213,7 @@ def hub(hub_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[_Hub]
     thread.start()
     _point_hub_at(monkeypatch, f"http://127.0.0.1:{server.server_port}")
     yield _Hub
-    _Hub.status = 200
+    _Hub.status, _Hub.gated, _Hub.num_bytes = 200, None, 0
     server.shutdown()
     server.server_close()
     thread.join()
@@ -219,6 +237,39 @@ def test_hub_that_refuses_is_quoted(hub: type[_Hub], status: int, message: str) 
     (problem,) = check_models([config(revision="v1")])
     assert message in problem
     assert "model.checkpoint=owner/m, model.revision=v1" in problem
+
+
+LICENCE = "accept its licence on https://huggingface.co/owner/m and run `hf auth login`"
+
+
+def test_gated_model_is_refused_when_planned(hub: type[_Hub]) -> None:
+    """Whoever asks may read about it; only the download needs the licence."""
+    hub.gated = "manual"
+    (problem,) = check_models([config()])
+    assert "the hub refused it (GatedRepoError" in problem
+    assert LICENCE in problem
+
+
+def test_gated_download_names_the_licence_and_no_other_remedy(hub: type[_Hub], monkeypatch: pytest.MonkeyPatch) -> None:
+    class GatedRepoError(Exception):
+        pass
+
+    def download(*_: Any, **__: Any) -> str:
+        raise GatedRepoError("Cannot access gated repo")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    with pytest.raises(ConfigError, match="GatedRepoError: Cannot access gated repo") as error:
+        resolve_model(config(), fetch=True)
+    assert LICENCE in str(error.value)
+    assert "model.path" not in str(error.value)
+
+
+def test_download_that_the_disk_cannot_hold_is_refused_before_it_starts(hub: type[_Hub]) -> None:
+    assert check_models([config()]) == []  # the GGUF copy is not loaded, so it is not counted
+    hub.num_bytes = 1 << 60
+    (problem,) = check_models([config()])
+    assert "model.checkpoint=owner/m takes 1073741824.0 GiB to download, and " in problem
+    assert "HF_HOME" in problem
 
 
 def test_silent_hub_does_not_hang_the_plan(hub_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

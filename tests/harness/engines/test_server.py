@@ -302,6 +302,7 @@ def test_verify_returns_the_servers_own_configuration(tmp_path: Path) -> None:
     assert found["engine_config"]["enable_prefix_caching"] == "False"
     assert found["engine_config"]["max_num_seqs"] == "2"
     assert found["engine_config"]["vllm_version"] == "0.32.0"
+    assert found["niceness"] == os.nice(0)
     assert found["listener_checked"] is True
 
 

@@ -160,6 +160,17 @@ def test_local_model_needs_no_hub(make: Callable[..., ServerCommand], tmp_path: 
     assert option(remote, "--revision") == "abc"
 
 
+def test_kv_cache_that_was_asked_for_is_held_against_the_log(make: Callable[..., ServerCommand]) -> None:
+    assert "kv_cache_dtype" not in make("engine=vllm").checks.engine_config
+    assert make("engine=vllm", "engine.kv_cache_dtype=fp8").checks.engine_config["kv_cache_dtype"] == "fp8"
+    assert "kv_cache_dtype" not in make("engine.kv_cache_dtype=fp8").checks.engine_config  # a CPU's has its own
+
+
+def test_arguments_of_one_model_follow_those_of_all(make: Callable[..., ServerCommand]) -> None:
+    command = make("engine=vllm", "engine.extra_args=[--a]", "model.extra_args=[--language-model-only]")
+    assert command.argv[-2:] == ["--a", "--language-model-only"]
+
+
 def test_extra_arguments_come_last(make: Callable[..., ServerCommand]) -> None:
     command = make("engine=vllm", "engine.extra_args=[--swap-space,'0']")
     assert command.argv[-2:] == ["--swap-space", "0"]

@@ -4,6 +4,7 @@ import pytest
 
 from harness.plan import Run
 from harness.sweep import progress as progress_module
+from harness.sweep.placement import needs
 from harness.sweep.progress import Progress
 from tests.harness.cells import cell
 
@@ -55,6 +56,19 @@ def test_between_changes_a_line_every_twenty_seconds(clock: list[float], capsys:
         progress.tick()
     progress.close()
     assert len(capsys.readouterr().err.splitlines()) == 1 + 50 // 20
+
+
+def test_a_line_says_what_the_next_run_waits_for(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    (run,) = _runs(1)
+    progress = Progress([run], total=1)
+    progress.waits_for(f"a node with {needs(cell(num_gpus=2))} free")
+    progress.tick()
+    progress.waits_for("")
+    progress.start(run)
+    progress.close()
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith("| waiting for a node with 2 CPU, 2 GPU free")
+    assert "waiting" not in second
 
 
 def test_runs_beside_each_other_share_what_waits(clock: list[float]) -> None:
