@@ -6,14 +6,16 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from analysis import paper
 from analysis.load import Sweep, label_of
 from harness.schema import Provenance, Record
 
-__all__ = ["Fact", "arm_configs", "cautions", "log_tails", "provenance_facts"]
+__all__ = ["Fact", "arm_configs", "cautions", "log_tails", "provenance_facts", "stand_ins"]
 
 _MAX_VALUES = 8
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 """Terminal colours in logs."""
+_STAND_IN = re.compile(r"; buckets by ([^;]*), as a stand-in")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -57,6 +59,20 @@ def cautions(facts: list[Fact]) -> list[str]:
         f"{fact.name}: the records hold {fact.num_values} different values."
         for fact in facts
         if fact.must_agree and fact.num_values > 1
+    ]
+
+
+def stand_ins(sweep: Sweep) -> list[str]:
+    """One sentence for each workload whose edit distances are not of the model's own outputs, as the paper's are."""
+    found = {
+        (r.workload, m[1])
+        for r in sweep.records.values()
+        if (m := _STAND_IN.search(r.provenance.workload_source or ""))
+    }
+    return [
+        f"{paper.workload_name(workload)}: buckets by {basis}, not by the edit distance of the model's own outputs "
+        "(Section 5.1), which `python -m harness generate` and `python -m harness buckets` give."
+        for workload, basis in sorted(found)
     ]
 
 

@@ -18,7 +18,7 @@ from analysis.findings import findings
 from analysis.identity import compare_outputs
 from analysis.load import FIDELITY_MEANING, Sweep, load_sweep, measurements
 from analysis.page import Page, to_html_page, to_markdown_page
-from analysis.provenance import arm_configs, cautions, log_tails, provenance_facts
+from analysis.provenance import arm_configs, cautions, log_tails, provenance_facts, stand_ins
 from analysis.tables import Table, to_csv, to_latex, to_markdown, to_text
 from analysis.tables.acceptance import acceptance_table
 from analysis.tables.failures import failures_table, holes
@@ -135,7 +135,7 @@ def _build(sweep: Sweep, fidelity: str | None, out: Path, seed: int) -> Page:
         else "The folder holds no readable record: there is nothing to show.",
         findings=[*headline(evidence), *findings(cells, identities, fidelity, baseline)] if cells else [],
         problems=problems,
-        notes=[*cautions(facts), *sweep.notes, *_not_drawn(skipped)],
+        notes=[*cautions(facts), *stand_ins(sweep), *sweep.notes, *_not_drawn(skipped)],
         tables=tables,
         exhibits=exhibits.made,
         missing=exhibits.missing,

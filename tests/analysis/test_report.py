@@ -286,6 +286,17 @@ def test_without_a_baseline_there_is_no_speedup_and_no_figure_of_it(tmp_path: Pa
     assert not list((tmp_path / "s" / "report" / "figures").glob("speedup*"))
 
 
+def test_buckets_that_stand_in_for_own_outputs_are_named_once(tmp_path: Path) -> None:
+    builder = Builder(tmp_path / "s")
+    source = "microsoft/NextCoderDataset@0123; buckets by the data set's completion, as a stand-in"
+    for repeat in range(2):
+        provenance = {"workload_source": source}
+        builder.repeat("vanilla", repeat, [SegmentSpec(name="edits")], workload="nextcoder", provenance=provenance)
+    write_report(builder.root, tmp_path / "report")
+    sentence = "NextCoder: buckets by the data set's completion, not by the edit distance of the model's own outputs"
+    assert (tmp_path / "report" / "report.md").read_text(encoding="utf-8").count(sentence) == 1
+
+
 def test_records_of_several_commits_are_cautioned(tmp_path: Path) -> None:
     builder = Builder(tmp_path / "s")
     builder.repeat("vanilla", 0, SPECS)
