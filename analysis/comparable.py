@@ -4,7 +4,7 @@ from typing import Any
 
 from harness.schema import Record
 
-__all__ = ["IGNORED_KEYS", "why_not_comparable"]
+__all__ = ["IGNORED_KEYS", "same_setting", "why_not_comparable"]
 
 IGNORED_KEYS = frozenset(
     {
@@ -30,7 +30,7 @@ IGNORED_KEYS = frozenset(
 """Settings that cannot change what is measured (the schema's fields outside the cell id), or only by the requests,
 which are compared themselves."""
 
-_DRAFTING_KEYS = frozenset({"model.draft_checkpoint", "model.draft_path", "model.coefficients"})
+_DRAFTING_KEYS = frozenset({"model.draft_checkpoint", "model.draft_revision", "model.draft_path", "model.coefficients"})
 """What an arm drafts with, which may differ between arms as the arm itself does; a baseline has no use for it."""
 
 
@@ -44,7 +44,8 @@ def why_not_comparable(arm: list[Record], baseline: list[Record]) -> str | None:
     if not arm or not baseline:
         return None
     ours, theirs = _settings(arm[0]), _settings(baseline[0])
-    different = sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key))
+    keys = ours.keys() | theirs.keys()
+    different = sorted(key for key in keys if not same_setting(ours.get(key), theirs.get(key)))
     if different:
         key = different[0]
         more = f" and {len(different) - 1} more" if len(different) > 1 else ""
@@ -56,6 +57,12 @@ def why_not_comparable(arm: list[Record], baseline: list[Record]) -> str | None:
     if len(hardware) > 1:
         return f"not comparable with the baseline: repeats ran on different hardware ({'; '.join(hardware)})"
     return None
+
+
+def same_setting(one: Any, other: Any) -> bool:
+    """Whether two values of a setting are the same; a record from before the setting existed has it unset."""
+    unset = (None, "", [], {})
+    return one == other or (one in unset and other in unset)
 
 
 def _settings(record: Record) -> dict[str, Any]:

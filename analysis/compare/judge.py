@@ -10,6 +10,7 @@ from enum import StrEnum
 from statistics import fmean
 from typing import Any
 
+from analysis.comparable import same_setting
 from analysis.compare.metrics import DEFAULT_GATES, METRICS
 from analysis.compare.observation import Greedy, Observation, Place
 from analysis.compare.significance import LogRatio, fisher_drop, holm, log_ratios
@@ -208,7 +209,7 @@ def _bar(base: Observation, head: Observation, policy: Policy) -> str | None:
     if base.fidelity != head.fidelity:
         return f"different fidelity: {base.fidelity} in BASE, {head.fidelity} in HEAD"
     keys = (base.settings.keys() | head.settings.keys()) - policy.ignored_keys
-    different = sorted(key for key in keys if base.settings.get(key) != head.settings.get(key))
+    different = sorted(key for key in keys if not same_setting(base.settings.get(key), head.settings.get(key)))
     if different:
         key = different[0]
         more = f" (and {', '.join(different[1:4])}{', ...' if len(different) > 4 else ''})" if different[1:] else ""

@@ -84,6 +84,14 @@ def test_what_measures_something_else_is_not_comparable(changes: dict[str, objec
     assert _judge(observation(), head, Policy(strict=True)).alarm
 
 
+@pytest.mark.parametrize("unset", [None, [], {}, ""])
+def test_setting_that_is_younger_than_base_and_unset_is_the_same(unset: object) -> None:
+    head = observation(settings={"engine.kind": "vllm", "requests": "f" * 64, "model.extra_args": unset})
+    assert _judge(observation(), head).verdict is Verdict.level
+    head.settings["model.extra_args"] = ["--enforce-eager"]
+    assert _judge(observation(), head).verdict is Verdict.not_comparable
+
+
 def test_difference_that_is_the_purpose_is_ignored_by_name() -> None:
     head = observation(settings={"engine.kind": "other", "requests": "f" * 64}, hardware=("1 x A100",))
     assert _judge(observation(), head).verdict is Verdict.not_comparable
