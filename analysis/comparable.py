@@ -61,7 +61,7 @@ def why_not_comparable(arm: list[Record], baseline: list[Record]) -> str | None:
 
 def same_setting(one: Any, other: Any) -> bool:
     """Whether two values of a setting are the same; a record from before the setting existed has it unset."""
-    unset = (None, "", [], {})
+    unset: tuple[object, ...] = (None, "", [], {})
     return one == other or (one in unset and other in unset)
 
 
