@@ -17,6 +17,7 @@ _OWN_OUTPUTS: dict[str, dict[str, tuple[str, ...]]] = {
         "editing": _FOUR,
         "estimator_ladder": (_MODEL,),
         "figure1": (_MODEL,),
+        "hybrid_ladder": (_MODEL,),
         "match_features": (_MODEL,),
         "nextcoder": _FOUR,
         "one_match_feature": (_MODEL,),
