@@ -17,6 +17,7 @@ _OWN_OUTPUTS: dict[str, dict[str, tuple[str, ...]]] = {
         "editing": _FOUR,
         "estimator_ladder": (_MODEL,),
         "figure1": (_MODEL,),
+        "hybrid_ladder": (_MODEL,),
         "match_features": (_MODEL,),
         "nextcoder": _FOUR,
         "one_match_feature": (_MODEL,),
@@ -47,6 +48,12 @@ _FIT = (
     f"generate model={_MODEL} engine=vllm workload=speedbench_8k workload.options.half=all",
     f"fit results/generations/speedbench_8k/{_MODEL}",
 )
+# Figure 6 (right) judges the fit on EditBench, too.
+_JUDGED_FIT = (
+    _FIT[0],
+    f"generate model={_MODEL} engine=vllm workload=editbench",
+    f"{_FIT[1]} --evaluate-on results/generations/editbench/{_MODEL}",
+)
 _SMOKE_FIT = (
     f"generate model={_SMOKE_MODEL} engine=vllm_cpu workload=sample",
     f"fit results/generations/sample/{_SMOKE_MODEL} --min-matched-steps 50 --out results/smoke/fits/{_SMOKE_MODEL}",
@@ -64,7 +71,8 @@ def commands_for(experiments: Sequence[str], *, shows_fit: bool = False, smoke: 
     if smoke:
         found = [*(_SMOKE_FIT if shows_fit else ()), *(f"sweep +exp={name} scale=smoke" for name in experiments)]
         return tuple(f"python -m harness {command}" for command in found)
-    found = [*_FIT] if shows_fit or any(name in _REFITS for name in experiments) else []
+    needs_fit = shows_fit or any(name in _REFITS for name in experiments)
+    found = [*(_JUDGED_FIT if "ablation" in experiments else _FIT)] if needs_fit else []
     for workload, models_of in _OWN_OUTPUTS.items():
         models = ",".join(dict.fromkeys(model for name in experiments for model in models_of.get(name, ())))
         if models:

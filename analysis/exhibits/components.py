@@ -1,14 +1,13 @@
 """Figure 6: what each component of Hybrid Spark is worth, in throughput and in calibration."""
 
-import math
-import re
 from pathlib import Path
 
 from analysis import paper
 from analysis.exhibits.arms import ABLATIONS
+from analysis.exhibits.evaluations import Evaluation, calibration_twin, read_evaluations
 from analysis.exhibits.evidence import Evidence
 from analysis.exhibits.exhibit import Made
-from analysis.exhibits.fits import fit_folders, read_json, read_rows
+from analysis.exhibits.fits import fit_folders
 from analysis.figures.panels import Panel, draw_panels
 from analysis.tables.table import Entry
 
@@ -23,13 +22,14 @@ _THROUGHPUT = (
 )
 _LOG_LOSS = (
     "increase in the estimator's log-loss per matched step without a feature, the others fitted anew (lower is "
-    "better), on the requests that the fit held out; n/a: a selection rule, no feature of the estimator"
+    "better), on requests that nothing was fitted on; n/a: a selection rule, no feature of the estimator"
 )
 
 
 def figure_6(evidence: Evidence, folder: Path) -> Made:
     """One row a component: throughput with it removed, and the calibration lost with it removed."""
-    throughput, log_loss = _throughput(evidence), _log_loss(evidence)
+    fits = {model: read_evaluations(evidence, fit) for model, fit in fit_folders(evidence).items()}
+    throughput, log_loss = _throughput(evidence), [_log_loss(model, found) for model, found in fits.items() if found]
     panels = [*throughput, *log_loss]
     if not panels:
         return Made()
@@ -48,7 +48,9 @@ def figure_6(evidence: Evidence, folder: Path) -> Made:
         reference_label="nothing removed",
         warn=bool(throughput),
     )
-    return Made(figures=[figure])
+    features = {arm.removeprefix("hybrid_"): what for arm, what in ABLATIONS.items()}
+    twins = [calibration_twin(found, features, model=m, fidelity=evidence.fidelity) for m, found in fits.items()]
+    return Made(figures=[figure], twins=[twin for twin in twins if twin])
 
 
 def _throughput(evidence: Evidence) -> list[Panel]:
@@ -77,40 +79,20 @@ def _throughput(evidence: Evidence) -> list[Panel]:
     return panels
 
 
-def _log_loss(evidence: Evidence) -> list[Panel]:
-    panels = []
-    for model, fit in fit_folders(evidence).items():
-        increase = dict(read_rows(evidence, fit / "estimators.csv", _increase))
-        if not increase:
-            continue
-        provenance = (read_json(evidence, fit / "coefficients.json") or {}).get("provenance", {})
-        steps = str(provenance.get("held_out_matched_steps", ""))
-        values: list[Entry] = ["n/a" if arm in _SELECTION_RULES else increase.get(arm) for arm in ABLATIONS]
-        panels.append(
-            Panel(
-                title=f"Calibration, {paper.model_name(model)}",
-                x_labels=list(ABLATIONS.values()),
-                series={_held_out(str(provenance.get("fitted_on", ""))): values},
-                y_label="\u0394 log-loss per matched step" + (f"\n({int(steps):,} steps)" if steps.isdigit() else ""),
-                kind="rows",
-                reference=0.0,
-            )
-        )
-    return panels
-
-
-def _held_out(fitted_on: str) -> str:
-    """What the other half of "half of each category (seed 0) of speedbench_8k (766 requests, ...)" is called."""
-    workloads = re.findall(r"(\S+) \(\d+ requests", fitted_on)
-    return " ".join(["held-out half", *(["of", ", ".join(map(paper.workload_name, workloads))] if workloads else [])])
-
-
-def _increase(line: dict[str, str]) -> tuple[str, float] | None:
-    """The arm without a feature, and the log-loss that this adds."""
-    arm = f"hybrid_{line['estimator']}"
-    if line["kind"] != "ablation" or arm not in ABLATIONS:
-        return None
-    added = float(line["increase_over_equation_1"])
-    if not math.isfinite(added):
-        raise ValueError(f"increase_over_equation_1 of {line['estimator']} is {added}")
-    return arm, added
+def _log_loss(model: str, evaluations: list[Evaluation]) -> Panel:
+    estimators = {arm: arm.removeprefix("hybrid_") for arm in ABLATIONS}
+    steps = ",\n".join(filter(None, (e.steps for e in evaluations)))
+    series: dict[str, list[Entry]] = {
+        e.name: [
+            "n/a" if arm in _SELECTION_RULES else e.log_loss_increase.get(name) for arm, name in estimators.items()
+        ]
+        for e in evaluations
+    }
+    return Panel(
+        title=f"Calibration, {paper.model_name(model)}",
+        x_labels=list(ABLATIONS.values()),
+        series=series,
+        y_label="\u0394 log-loss per matched step" + (f"\n({steps})" if steps else ""),
+        kind="rows",
+        reference=0.0,
+    )

@@ -1,7 +1,8 @@
 """Fits of the estimator (`python -m harness fit`), as the exhibits find and read them.
 
 A fit has `coefficients.json`, `estimators/<terms>.json` (the ladder and the ablations), `estimators.csv` (their
-quality on the held-out half) and `acceptance_by_group.csv`. Fits are looked for in `<sweep>/fits/<model>`, and, for the
+quality on the held-out half), `evaluation_<workload>.csv` (the same on other workloads, which `fit.json` lists) and
+`acceptance_by_group.csv`. Fits are looked for in `<sweep>/fits/<model>`, and, for the
 experiments that show them, in `fits/<model>` beside the sweep.
 """
 
@@ -83,7 +84,7 @@ def read_json(evidence: Evidence, path: Path) -> dict[str, Any] | None:
         if not isinstance(raw, dict):
             raise ValueError("it holds no fields by name")
     except (OSError, ValueError, RecursionError) as error:
-        evidence.sweep.name_problem(f"{path}: not readable as coefficients ({error}).")
+        evidence.sweep.name_problem(f"{path}: not readable ({error}).")
         return None
     return raw
 

@@ -171,15 +171,22 @@ def _draw(axis: Any, panel: Panel, styles: dict[str, ArmStyle], width_in: float)
             here = slice(first, end)
             connect = panel.kind == "lines"
             draw_points(axis, shifted[here], values[here], styles[key], connect=connect, horizontal=horizontal)
-        if horizontal:
-            _write_missing(axis, panel, shifted, values)
+    if horizontal:
+        _write_missing(axis, panel, width)
 
 
-def _write_missing(axis: Any, panel: Panel, places: Sequence[float], values: Sequence[Entry]) -> None:
-    """What a row without a value has instead: a text such as n/a, or a dash."""
-    for place, value in zip(places, values, strict=True):
-        if math.isnan(number(value)):
-            text = value if isinstance(value, str) else "\u2013"
+def _write_missing(axis: Any, panel: Panel, width: float) -> None:
+    """What stands in place of a value: a text such as n/a, or a dash; once in a row whose series all have the same."""
+    count = len(panel.series)
+    for row, centre in enumerate(positions(panel)):
+        texts = {
+            centre + (index - (count - 1) / 2) * width: values[row] if isinstance(values[row], str) else "\u2013"
+            for index, values in enumerate(panel.series.values())
+            if math.isnan(number(values[row]))
+        }
+        if len(texts) == count and len(set(texts.values())) == 1:
+            texts = dict.fromkeys([centre], *set(texts.values()))
+        for place, text in texts.items():
             axis.annotate(
                 text,
                 (panel.reference or 0.0, place),

@@ -28,8 +28,8 @@ def run(argv: list[str]) -> int:
     args = _parse(argv)
     # Only now: pandas, SciPy and the configuration take a second to import.
     from harness.fit.folder import COEFFICIENTS_FILE, FIT_FILE, check_free, new_folder
-    from harness.fit.inputs import halves_of, read_inputs
-    from harness.fit.tables import markdown, provenance_of, to_json
+    from harness.fit.inputs import halves_of, read_inputs, requests_of
+    from harness.fit.tables import estimator_table, markdown, provenance_of, to_json
     from harness.provenance import code_provenance
     from harness.store import write_json_atomic
     from hybrid_spark.calibration import CalibrationError, calibrate, named_terms, replay_all
@@ -47,12 +47,15 @@ def run(argv: list[str]) -> int:
             borrowed[name] = Coefficients.load(name)
         except CoefficientsError as error:
             raise ConfigError(f"--evaluate-with: {error}") from error
-    fit_input = read_inputs(args.generations, tokenizer=args.tokenizer, partial=args.partial)
+    fit_input = read_inputs(
+        args.generations, evaluate_on=args.evaluate_on, tokenizer=args.tokenizer, partial=args.partial
+    )
     info = fit_input.info
     out = args.out or Path("results") / "fits" / info.model
     check_free(out, overwrite=args.overwrite)
     if fit_input.tokenizer_note:
         _note(fit_input.tokenizer_note)
+    judging = args.generations
     try:
         frame, _ = replay_all(fit_input.requests)
         fitting, held_out = halves_of(fit_input.requests, seed=args.seed)
@@ -65,10 +68,15 @@ def run(argv: list[str]) -> int:
             borrowed=borrowed,
             min_matched_steps=args.min_matched_steps,
         )
+        evaluations = {}
+        for generation in fit_input.evaluated:
+            judging, workload = [generation.folder], generation.info.workload
+            frame, _ = replay_all(requests_of(generation))
+            evaluations[workload] = study.judged_on(frame, workload=workload, min_matched_steps=args.min_matched_steps)
     except CalibrationError as error:
         raise ConfigError(
-            f"{', '.join(str(folder) for folder in args.generations)}: {error} Generate more or longer outputs that "
-            "repeat their context, or lower --min-matched-steps."
+            f"{', '.join(map(str, judging))}: {error} Generate more or longer outputs that repeat their context, or "
+            "lower --min-matched-steps."
         ) from error
     except ValueError as error:
         raise ConfigError(str(error)) from error
@@ -83,7 +91,7 @@ def run(argv: list[str]) -> int:
         num_output_tokens=num_output_tokens,
         code=code,
     )
-    report = markdown(fit_input, study, provenance)
+    report = markdown(fit_input, study, provenance, evaluations)
     with new_folder(out, overwrite=args.overwrite) as folder:
         _with_provenance(study.chosen.coefficients, provenance).save(folder / COEFFICIENTS_FILE)
         (folder / "estimators").mkdir()
@@ -95,8 +103,10 @@ def run(argv: list[str]) -> int:
             }
             _with_provenance(item.coefficients, origin).save(folder / "estimators" / f"{item.name}.json")
         _write_tables(folder, study, info)
+        for workload, judged in evaluations.items():
+            estimator_table(judged).to_csv(folder / f"evaluation_{workload}.csv", index=False)
         (folder / "fit.md").write_text(report, encoding="utf-8")
-        write_json_atomic(folder / FIT_FILE, to_json(study, provenance, code))
+        write_json_atomic(folder / FIT_FILE, to_json(fit_input, study, provenance, code, evaluations))
     print(report, end="")
     print(f"\nin {out}; use it with model.coefficients={out / COEFFICIENTS_FILE}")
     return 0
@@ -120,6 +130,14 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         action="append",
         default=[],
         help="judge other coefficients, a shipped name or a file, on the held-out half, too; may be repeated",
+    )
+    parser.add_argument(
+        "--evaluate-on",
+        metavar="GENERATION",
+        action="append",
+        default=[],
+        type=Path,
+        help="judge every estimator on all of another workload's outputs of the same model, too; may be repeated",
     )
     parser.add_argument("--tokenizer", type=Path, help="the model's tokenizer.json, to compare with the generations'")
     parser.add_argument("--partial", action="store_true", help="accept generations that are not finished")

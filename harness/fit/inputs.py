@@ -11,9 +11,17 @@ from harness.engines.model import resolve_model
 from harness.errors import ConfigError
 from hybrid_spark.calibration import split_half
 from workloads import WorkloadError
-from workloads.generation import Generation, GenerationInfo, GenerationRecord, read_generation
+from workloads.generation import Generation, GenerationInfo, read_generation
 
-__all__ = ["FitInput", "RecordedRequest", "halves_of", "local_tokenizer_sha256", "read_inputs", "tokenizer_sha256"]
+__all__ = [
+    "FitInput",
+    "RecordedRequest",
+    "halves_of",
+    "local_tokenizer_sha256",
+    "read_inputs",
+    "requests_of",
+    "tokenizer_sha256",
+]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,6 +43,8 @@ class FitInput:
 
     generations: list[Generation]
     requests: list[RecordedRequest]
+    evaluated: list[Generation]
+    """Its outputs on other workloads, one each, which nothing is fitted on."""
     tokenizer_note: str | None
     """Why the tokenizer was not compared with the model's own files; None where it was."""
 
@@ -44,29 +54,34 @@ class FitInput:
         return self.generations[0].info
 
 
-def read_inputs(folders: Sequence[Path], *, tokenizer: Path | None = None, partial: bool = False) -> FitInput:
-    """Read generations and check that they can be fitted together.
+def read_inputs(
+    folders: Sequence[Path], *, evaluate_on: Sequence[Path] = (), tokenizer: Path | None = None, partial: bool = False
+) -> FitInput:
+    """Read generations and check that they can be fitted and judged together.
 
     Args:
         folders: Folders that `generate` wrote.
+        evaluate_on: Such folders of other workloads, to judge on alone.
         tokenizer: The model's tokenizer.json or its folder; None takes the configured model's, if it is here.
         partial: Accept generations that are not finished.
 
     Raises:
-        ConfigError: One cannot be read, they differ in what must be equal, outputs were not greedy, or the tokenizer
-            is another one; every problem is named.
+        ConfigError: One cannot be read, they differ in what must be equal, outputs were not greedy, the tokenizer is
+            another one, or a workload to judge on is fitted on, too; every problem is named.
     """
-    generations, problems = [], []
-    for folder in folders:
+    everything, problems = [], []
+    for folder in [*folders, *evaluate_on]:
         try:
-            generations.append(read_generation(folder, partial=partial))
+            everything.append(read_generation(folder, partial=partial))
         except WorkloadError as error:
             problems.append(str(error))
     if problems:
         raise ConfigError(problems)
+    generations, evaluated = everything[: len(folders)], everything[len(folders) :]
     expected = tokenizer_sha256(tokenizer) if tokenizer else local_tokenizer_sha256(generations[0].info)
-    problems = [*_differences(generations), *_tokenizer_problems(generations, expected)]
-    for generation in generations:
+    problems = [*_differences(everything), *_tokenizer_problems(everything, expected)]
+    problems += _evaluation_problems(generations, evaluated)
+    for generation in everything:
         temperature = generation.info.sampling.get("temperature")
         if temperature != 0:
             problems.append(
@@ -75,8 +90,7 @@ def read_inputs(folders: Sequence[Path], *, tokenizer: Path | None = None, parti
             )
     requests: dict[str, RecordedRequest] = {}
     for generation in generations:
-        for record in generation.records:
-            request = _request(record)
+        for request in requests_of(generation):
             if request.request_id in requests:
                 problems.append(f"{generation.folder}: {request.request_id!r} is in two generations. Name each once.")
                 break
@@ -86,8 +100,23 @@ def read_inputs(folders: Sequence[Path], *, tokenizer: Path | None = None, parti
     return FitInput(
         generations=generations,
         requests=list(requests.values()),
-        tokenizer_note=_tokenizer_note(generations, expected),
+        evaluated=evaluated,
+        tokenizer_note=_tokenizer_note(everything, expected),
     )
+
+
+def requests_of(generation: Generation) -> list[RecordedRequest]:
+    """A generation's requests, under names that are unique over all workloads."""
+    return [
+        RecordedRequest(
+            request_id=f"{record.workload}/{record.request_id}",
+            category=f"{record.workload}/{record.category or record.part}",
+            prompt_token_ids=record.prompt_token_ids,
+            output_token_ids=record.output_token_ids,
+            half=record.half,
+        )
+        for record in generation.records
+    ]
 
 
 def halves_of(requests: Sequence[RecordedRequest], *, seed: int) -> tuple[set[str], set[str]]:
@@ -164,7 +193,26 @@ def _differences(generations: Sequence[Generation]) -> list[str]:
             values.setdefault(value_of(generation.info), []).append(str(generation.folder))
         if len(values) > 1:
             listed = "; ".join(f"{value} ({', '.join(where)})" for value, where in values.items())
-            problems.append(f"generations mix {what}: {listed}. Fit each alone: coefficients belong to one model.")
+            problems.append(
+                f"generations mix {what}: {listed}. Fit and judge each alone: coefficients belong to one model."
+            )
+    return problems
+
+
+def _evaluation_problems(generations: Sequence[Generation], evaluated: Sequence[Generation]) -> list[str]:
+    """A workload judges once, and only if nothing was fitted on it; its name is part of a file's."""
+    problems = []
+    taken = {generation.info.workload: "is fitted on, too" for generation in generations}
+    for generation in evaluated:
+        name = generation.info.workload
+        if name in taken:
+            problems.append(f"--evaluate-on={generation.folder}: the workload {name} {taken[name]}. Name another.")
+        elif Path(name).name != name:
+            problems.append(
+                f"--evaluate-on={generation.folder}: the workload {name!r} cannot name a file. "
+                "Generate it under another workload.name."
+            )
+        taken.setdefault(name, "is named twice")
     return problems
 
 
@@ -189,13 +237,3 @@ def _tokenizer_note(generations: Sequence[Generation], expected: str | None) -> 
             f"to compare the tokenizer ({expected}) with: token ids are taken as they are"
         )
     return None
-
-
-def _request(record: GenerationRecord) -> RecordedRequest:
-    return RecordedRequest(
-        request_id=f"{record.workload}/{record.request_id}",
-        category=f"{record.workload}/{record.category or record.part}",
-        prompt_token_ids=record.prompt_token_ids,
-        output_token_ids=record.output_token_ids,
-        half=record.half,
-    )

@@ -1,6 +1,7 @@
 """A fit as tables: the coefficients' provenance, every estimator's quality, and the labels themselves."""
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -8,6 +9,7 @@ import pandas as pd
 
 from harness.fit.inputs import FitInput
 from hybrid_spark.calibration import NUM_BINS, Counts, Study, first_token_acceptance
+from workloads.generation import Generation
 
 __all__ = ["describe_data", "estimator_table", "markdown", "provenance_of", "to_json"]
 
@@ -20,11 +22,11 @@ _COUNTS = {
 }
 
 
-def describe_data(fit_input: FitInput) -> str:
+def describe_data(generations: Sequence[Generation]) -> str:
     """The workloads, with the checksum of their outputs."""
     return "; ".join(
         f"{item.info.workload} ({len(item.records)} requests, outputs sha256 {item.sha256[:12]}, {item.info.fidelity})"
-        for item in fit_input.generations
+        for item in generations
     )
 
 
@@ -47,7 +49,7 @@ def provenance_of(
         "model_fingerprint": str(info.model_fingerprint),
         "tokenizer_sha256": str(info.tokenizer_sha256),
         "source": "python -m harness fit, from the target's own greedy outputs",
-        "fitted_on": f"half of each category (seed {seed}) of {describe_data(fit_input)}",
+        "fitted_on": f"half of each category (seed {seed}) of {describe_data(fit_input.generations)}",
         "workload_source": "; ".join(without_folders(item.info.workload_source) for item in fit_input.generations),
         "generation_id": "; ".join(item.info.generation_id for item in fit_input.generations),
         "fidelity": info.fidelity,
@@ -72,7 +74,7 @@ def without_folders(source: str) -> str:
 
 
 def estimator_table(study: Study) -> pd.DataFrame:
-    """Every estimator on the held-out half: the chosen one, the ladder, the ablations and borrowed coefficients."""
+    """The chosen estimator, the ladder, the ablations and borrowed coefficients on the labels that judge them."""
     full = study.ladder[-1].quality
     groups = {"chosen": [study.chosen], "ladder": study.ladder, "ablation": study.ablations, "borrowed": study.borrowed}
     return pd.DataFrame(
@@ -93,14 +95,21 @@ def estimator_table(study: Study) -> pd.DataFrame:
     )
 
 
-def markdown(fit_input: FitInput, study: Study, provenance: dict[str, str]) -> str:
-    """The fit's report."""
+def markdown(fit_input: FitInput, study: Study, provenance: dict[str, str], evaluations: Mapping[str, Study]) -> str:
+    """The fit's report.
+
+    Args:
+        fit_input: The outputs.
+        study: The fit.
+        provenance: Of its coefficients.
+        evaluations: Other workload -> the fit judged on it.
+    """
     chosen, info = study.chosen, fit_input.info
     lines = [
         f"# Estimator of {provenance['name']}",
         "",
-        f"Model {info.checkpoint}; data {describe_data(fit_input)}. Labels by replay of greedy outputs (engine "
-        f"{info.fidelity}). Fitted on half of each category, judged on the other half.",
+        f"Model {info.checkpoint}; data {describe_data(fit_input.generations)}. Labels by replay of greedy outputs "
+        f"(engine {info.fidelity}). Fitted on half of each category, judged on the other half.",
         "",
         f"Held out: log-loss {chosen.quality.log_loss:.4f} nats per matched step, expected calibration error "
         f"{chosen.quality.ece:.4f} ({NUM_BINS} bins of equal width), mean prediction "
@@ -128,19 +137,27 @@ def markdown(fit_input: FitInput, study: Study, provenance: dict[str, str]) -> s
     names = ("w_first", "w_rest", "delta", "l_first", "l_rest", "kappa_first", "kappa_rest")
     lines += ["", "| " + " | ".join(names) + " |", "|" + "---:|" * len(names)]
     lines += ["| " + " | ".join(f"{getattr(chosen.coefficients, name):.4f}" for name in names) + " |", ""]
-    lines += ["## Estimators on the held-out half", ""]
-    lines += ["| kind | estimator | terms | log-loss per matched step | over Equation 1 | ECE |"]
-    lines += ["|---|---|---|---:|---:|---:|"]
-    for row in estimator_table(study).to_dict("records"):
-        lines.append(
-            f"| {row['kind']} | {row['estimator']} | {row['terms']} | {row['log_loss_per_matched_step']:.4f} | "
-            f"{row['increase_over_equation_1']:+.4f} | {row['ece']:.4f} |"
-        )
+    lines += ["## Estimators on the held-out half", "", *_quality_lines(study)]
+    for generation in fit_input.evaluated:
+        judged = evaluations[generation.info.workload]
+        counts = judged.held_out_counts
+        lines += ["", f"## Estimators on {generation.info.workload}", ""]
+        lines += [f"Data {describe_data([generation])}: nothing was fitted on it, and all of it judges."]
+        lines += ["", "| | all requests |", "|---|---:|"]
+        lines += [f"| {text} | {getattr(counts, key):,} |" for key, text in _COUNTS.items()]
+        lines += [f"| median copy length, tokens | {_median(counts)} |"]
+        lines += [f"| copies at the cap of 256 tokens | {_at_cap(counts)} |", "", *_quality_lines(judged)]
     return "\n".join(lines) + "\n"
 
 
-def to_json(study: Study, provenance: dict[str, str], code: dict[str, Any]) -> dict[str, Any]:
-    """Every number of the fit as plain values; what is missing is null."""
+def to_json(
+    fit_input: FitInput,
+    study: Study,
+    provenance: dict[str, str],
+    code: dict[str, Any],
+    evaluations: Mapping[str, Study],
+) -> dict[str, Any]:
+    """Every number of the fit as plain values; what is missing is null. Arguments are those of `markdown`."""
     first = {
         ("agree" if agree else "disagree"): {"num_steps": steps, "acceptance": acceptance}
         for agree, (steps, acceptance) in first_token_acceptance(study.held_out).items()
@@ -154,7 +171,29 @@ def to_json(study: Study, provenance: dict[str, str], code: dict[str, Any]) -> d
         "held_out": {"counts": asdict(study.held_out_counts), "quality": asdict(study.chosen.quality)},
         "first_token_acceptance_held_out": first,
         "estimators": estimator_table(study).to_dict("records"),
+        "evaluations": {
+            item.info.workload: {
+                "data": describe_data([item]),
+                "workload_source": without_folders(item.info.workload_source),
+                "generation_id": item.info.generation_id,
+                "counts": asdict(evaluations[item.info.workload].held_out_counts),
+                "quality": asdict(evaluations[item.info.workload].chosen.quality),
+                "estimators": estimator_table(evaluations[item.info.workload]).to_dict("records"),
+            }
+            for item in fit_input.evaluated
+        },
     }
+
+
+def _quality_lines(study: Study) -> list[str]:
+    lines = ["| kind | estimator | terms | log-loss per matched step | over Equation 1 | ECE |"]
+    lines += ["|---|---|---|---:|---:|---:|"]
+    for row in estimator_table(study).to_dict("records"):
+        lines.append(
+            f"| {row['kind']} | {row['estimator']} | {row['terms']} | {row['log_loss_per_matched_step']:.4f} | "
+            f"{row['increase_over_equation_1']:+.4f} | {row['ece']:.4f} |"
+        )
+    return lines
 
 
 def _median(counts: Counts) -> str:

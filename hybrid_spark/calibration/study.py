@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -18,7 +18,7 @@ __all__ = ["Estimator", "Study", "calibrate"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Estimator:
-    """Coefficients and how good they are on the held-out half."""
+    """Coefficients and how good they are on labels that they were not fitted to."""
 
     name: str
     terms: str
@@ -29,10 +29,12 @@ class Estimator:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Study:
-    """One calibration. `fitting` and `held_out` are frames of labels."""
+    """One calibration."""
 
     fitting: pd.DataFrame
+    """Labels that the estimators were fitted to."""
     held_out: pd.DataFrame
+    """Labels that judge them: of the other half, or of another workload (`judged_on`)."""
     fitting_counts: Counts
     held_out_counts: Counts
     chosen: Estimator
@@ -45,6 +47,32 @@ class Study:
     """Figure 6, right."""
     borrowed: list[Estimator]
     """Other models' coefficients on these labels (transfer, Section 5.5)."""
+
+    def judged_on(self, frame: pd.DataFrame, *, workload: str, min_matched_steps: int = 1) -> Study:
+        """The same estimators, judged on another workload's labels instead of the held-out half's.
+
+        Args:
+            frame: Its labels, all of them: none was fitted to.
+            workload: Its name, for the error.
+            min_matched_steps: Refuse fewer.
+
+        Raises:
+            CalibrationError: It has too few matched steps.
+        """
+        counts = _counted(frame, f"the workload {workload}", min_matched_steps)
+
+        def judged(item: Estimator) -> Estimator:
+            return replace(item, quality=evaluate(item.coefficients, frame))
+
+        return replace(
+            self,
+            held_out=frame,
+            held_out_counts=counts,
+            chosen=judged(self.chosen),
+            ladder=[judged(item) for item in self.ladder],
+            ablations=[judged(item) for item in self.ablations],
+            borrowed=[judged(item) for item in self.borrowed],
+        )
 
     def deltas(self) -> pd.DataFrame:
         """Leave-one-out: `ablation`, `log_loss_increase` per matched step and `ece`, over the full Equation 1."""
@@ -83,13 +111,8 @@ def calibrate(
         CalibrationError: a half has too few matched steps, or cannot be fitted.
     """
     halves = [frame[frame["request"].isin(ids)] for ids in (set(fitting), set(held_out))]
-    counts = [count(half) for half in halves]
-    for name, held in zip(("fitting", "held-out"), counts, strict=True):
-        if held.matched_steps < min_matched_steps:
-            raise CalibrationError(
-                f"the {name} half has {held.matched_steps:,} steps with an n-gram match, "
-                f"and {min_matched_steps:,} are needed."
-            )
+    names = ("the fitting half", "the held-out half")
+    counts = [_counted(half, name, min_matched_steps) for half, name in zip(halves, names, strict=True)]
 
     def fitted(name: str, chosen: Terms | str) -> Estimator:
         coefficients = fit_coefficients(halves[0], terms=chosen, ridge=ridge)
@@ -116,3 +139,12 @@ def calibrate(
             for name, item in (borrowed or {}).items()
         ],
     )
+
+
+def _counted(frame: pd.DataFrame, what: str, min_matched_steps: int) -> Counts:
+    counts = count(frame)
+    if counts.matched_steps < min_matched_steps:
+        raise CalibrationError(
+            f"{what} has {counts.matched_steps:,} steps with an n-gram match, and {min_matched_steps:,} are needed."
+        )
+    return counts

@@ -1,7 +1,7 @@
 """Synthetic sweeps with known answers, written through the real store."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -225,8 +225,8 @@ def demo(root: Path, *, repeats: int = 2, fidelity: str = "cpu") -> Builder:
     return builder
 
 
-def write_fit(folder: Path, fidelity: str = "gpu") -> None:
-    """What the exhibits read of a fit."""
+def write_fit(folder: Path, fidelity: str = "gpu", *, evaluated: Mapping[str, int] | None = None) -> None:
+    """What the exhibits read of a fit; `evaluated` are the matched steps of other workloads."""
     coefficients = {"beta": [0.1 * k for k in range(15)], "w_first": 0.1, "w_rest": 0.2, "delta": 1.2}
     coefficients |= {"l_first": 1.0, "l_rest": 0.1, "kappa_first": 2.0, "kappa_rest": 1.8}
     (folder / "estimators").mkdir(parents=True)
@@ -236,5 +236,11 @@ def write_fit(folder: Path, fidelity: str = "gpu") -> None:
         (folder / "estimators" / f"ladder_{i}.json").write_text(json.dumps(whole | {"delta": 0.0}))
     lines = ["group,steps,position,graded,accepted,acceptance", "n = 5,40,1,40,20,0.5", "n = 5,40,2,20,18,0.9"]
     (folder / "acceptance_by_group.csv").write_text("\n".join(lines) + "\n")
-    lines = ["kind,estimator,increase_over_equation_1", "chosen,equation_1,0.0", "ablation,no_copy_length,0.12"]
+    lines = ["kind,estimator,increase_over_equation_1,ece", "chosen,equation_1,0.0,0.013", "ladder,ladder_6,0.0,0.013"]
+    lines += ["ablation,no_copy_length,0.12,0.02", "ablation,no_position_intercepts,0.05,0.029"]
     (folder / "estimators.csv").write_text("\n".join(lines) + "\n")
+    lines = [lines[0], "ladder,ladder_6,0.0,0.03", "ablation,no_copy_length,0.3,0.125"]
+    for workload in evaluated or {}:
+        (folder / f"evaluation_{workload}.csv").write_text("\n".join(lines) + "\n")
+    others = {workload: {"counts": {"matched_steps": steps}} for workload, steps in (evaluated or {}).items()}
+    (folder / "fit.json").write_text(json.dumps({"evaluations": others}))

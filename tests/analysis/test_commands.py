@@ -55,7 +55,7 @@ class _Clone:
         """Check that a command finds what it needs; returns the folder of a fit."""
         if command == "fit":
             args = _parse(arguments)
-            assert set(args.generations) <= self.outputs
+            assert {*args.generations, *args.evaluate_on} <= self.outputs
             return Path(args.out or Path("results") / "fits" / args.generations[0].name)
         grid = compose_grid([*arguments, *(["arms=[vanilla]"] if command != "sweep" else [])])
         validate(grid)

@@ -14,6 +14,7 @@ from analysis.cells import summarise
 from analysis.compare.command import compare
 from analysis.dashboard import write_dashboard
 from analysis.exhibits import Evidence, calibration, components, positions, steps
+from analysis.exhibits.evaluations import read_evaluations
 from analysis.identity import compare_outputs
 from analysis.load import load_sweep
 from analysis.report import write_report
@@ -22,11 +23,12 @@ from analysis.tables.steps import steps_table
 from analysis.tables.table import Hole
 from harness.__main__ import main
 from harness.store import read_requests, write_requests
-from tests.analysis.synthetic import Builder, SegmentSpec, demo
+from tests.analysis.synthetic import Builder, SegmentSpec, demo, write_fit
 from tests.analysis.test_exhibits import _step_records
 
 RECORD = "smollm2-135m-sample-4-0-ngram/r1/record.json"
 REQUESTS = "requests.jsonl.zst"
+_QUALITY = "kind,estimator,increase_over_equation_1,ece\nablation,no_copy_length,{},{}\n"
 
 
 def _edit(path: Path, change: Callable[[dict[str, Any]], object]) -> Path:
@@ -233,7 +235,7 @@ def test_counts_by_position_that_contradict_the_others_are_left_out_of_figure_2(
 @pytest.mark.parametrize(
     ("name", "content", "part"),
     [
-        ("coefficients.json", "[" * 100_000, "not readable as coefficients"),
+        ("coefficients.json", "[" * 100_000, "coefficients.json: not readable ("),
         ("coefficients.json", "[]", "it holds no fields by name"),
         ("coefficients.json", '{"provenance": "gpu"}', "a fit of fidelity None"),
         ("estimators/ladder_1.json", '{"beta": [1' + "0" * 400 + "]}", "not readable as coefficients"),
@@ -250,7 +252,8 @@ def test_counts_by_position_that_contradict_the_others_are_left_out_of_figure_2(
         ("acceptance_by_group.csv", "group,steps,position,graded,accepted\na,1\n", "a row is cut short"),
         ("acceptance_by_group.csv", "group,steps,position,graded\na,1,1,2\n", "the column accepted is missing"),
         ("estimators.csv", "kind,estimator,increase_over_equation_1\nablation,no_copy_length,x\n", "not readable"),
-        ("estimators.csv", "kind,estimator,increase_over_equation_1\nablation,no_copy_length,nan\n", "is nan"),
+        ("estimators.csv", "kind,estimator,increase_over_equation_1\nablation,no_copy_length,0\n", "ece is missing"),
+        ("estimators.csv", _QUALITY.format("nan", "0"), "increase_over_equation_1 of no_copy_length is nan"),
     ],
 )
 def test_damaged_fit_is_a_problem_that_names_the_file(tmp_path: Path, name: str, content: str, part: str) -> None:
@@ -265,6 +268,47 @@ def test_damaged_fit_is_a_problem_that_names_the_file(tmp_path: Path, name: str,
     for make in (calibration.table_5, calibration.table_7, calibration.figure_4, components.figure_6):
         assert not make(evidence, tmp_path / "f")
     assert any(str(fit) in problem and part in problem for problem in evidence.sweep.problems)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "part"),
+    [
+        ("evaluation_mine.csv", None, "not readable ("),
+        ("evaluation_mine.csv", _QUALITY.format("x", "0"), "not readable ("),
+        ("evaluation_mine.csv", _QUALITY.format("inf", "0"), "increase_over_equation_1 of no_copy_length is inf"),
+        ("evaluation_mine.csv", _QUALITY.format("0", "nan"), "ece of no_copy_length is nan"),
+        ("evaluation_mine.csv", _QUALITY.format("0", "2"), "ece of no_copy_length is 2.0"),
+        (
+            "evaluation_mine.csv",
+            "kind,estimator,ece\nablation,no_copy_length,0\n",
+            "increase_over_equation_1 is missing",
+        ),
+        ("fit.json", None, "not readable ("),
+        ("fit.json", "[" * 100_000, "not readable ("),
+        ("fit.json", '{"evaluations": ["mine"]}', "not readable as a fit's evaluations"),
+        ("fit.json", '{"evaluations": {"mine": {"counts": null}}}', "not readable as a fit's evaluations"),
+        (
+            "fit.json",
+            '{"evaluations": {"mine": {"counts": {"matched_steps": "many"}}}}',
+            "matched_steps of mine is many",
+        ),
+    ],
+)
+def test_damaged_evaluation_of_a_fit_is_named_and_the_held_out_half_still_shown(
+    tmp_path: Path, name: str, content: str | None, part: str
+) -> None:
+    builder = Builder(tmp_path / "calibration", fidelity="gpu")
+    builder.repeat("ngram", 0, [SegmentSpec(name="all", acceptance_length=2.0)])
+    builder.manifest(1)
+    evidence = _evidence(builder.root)
+    fit = builder.root / "fits" / "smollm2-135m"
+    write_fit(fit, evaluated={"mine": 40})
+    (fit / name).unlink() if content is None else (fit / name).write_text(content, encoding="utf-8")
+    assert [e.name for e in read_evaluations(evidence, fit)] == ["held-out half"]
+    assert components.figure_6(evidence, tmp_path / "f").figures
+    (problem,) = set(evidence.sweep.problems)
+    assert problem.startswith(f"{fit / name}: ")
+    assert part in problem
 
 
 def test_seed_that_no_generator_takes_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

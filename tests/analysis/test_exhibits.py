@@ -437,28 +437,6 @@ def test_fits_beside_the_sweep_give_tables_5_and_7_and_figures_4_and_6(tmp_path:
     assert evidence.sweep.problems == []
 
 
-def test_figure_6_has_a_row_a_component_and_says_what_was_held_out(tmp_path: Path) -> None:
-    builder = _sweep(tmp_path / "calibration", {"ngram": 100.0}, model="qwen3-4b", workload="nextcoder")
-    builder.manifest(2)
-    fit = tmp_path / "fits" / "qwen3-4b"
-    write_fit(fit)
-    coefficients = json.loads((fit / "coefficients.json").read_text())
-    coefficients["provenance"] |= {
-        "fitted_on": "half of each category (seed 0) of speedbench_8k (766 requests, outputs sha256 0123456789ab, gpu)",
-        "held_out_matched_steps": "19699",
-    }
-    (fit / "coefficients.json").write_text(json.dumps(coefficients))
-    evidence = _evidence(builder.root, "calibration")
-    (panel,) = components._log_loss(evidence)
-    assert panel.x_labels == list(arms.ABLATIONS.values())
-    assert panel.series == {"held-out half of SPEED-Bench 8k": ["n/a", "n/a", 0.12, None, None, None, None, None]}
-    assert panel.y_label == "Δ log-loss per matched step\n(19,699 steps)"
-    (six,) = components.figure_6(evidence, tmp_path / "f").figures
-    assert six.caption.startswith("Increase in the estimator's log-loss")
-    assert "Left" not in six.caption
-    assert "throughput" not in six.caption
-
-
 def test_a_fit_of_another_fidelity_is_named_and_left_out(tmp_path: Path) -> None:
     builder = _sweep(tmp_path / "calibration", {"ngram": 100.0}, model="qwen3-4b", workload="nextcoder")
     builder.manifest(2)

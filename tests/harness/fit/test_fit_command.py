@@ -3,11 +3,13 @@
 import csv
 import hashlib
 import json
+from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
 from harness.__main__ import main
-from hybrid_spark.calibration import fit_coefficients, replay_all
+from hybrid_spark.calibration import count, evaluate, fit_coefficients, replay_all
 from hybrid_spark.estimator import Coefficients
 from tests.harness.fit.generations import write_generation
 from workloads.generation import read_generation
@@ -33,6 +35,10 @@ def refused(capsys, *arguments) -> str:
     assert "error: " in error
     assert "Traceback" not in error
     return error
+
+
+def estimators(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.read_text().splitlines()))
 
 
 def test_coefficients_are_those_of_the_fitting_half_and_carry_their_provenance(fitted):
@@ -65,7 +71,7 @@ def test_every_estimator_of_the_ladder_and_the_ablations_is_a_file_to_serve_with
 
 def test_tables_and_figure_are_written(fitted):
     _, out, _ = fitted
-    rows = list(csv.DictReader((out / "estimators.csv").read_text().splitlines()))
+    rows = estimators(out / "estimators.csv")
     assert [row["kind"] for row in rows].count("ladder") == 6
     borrowed = [row for row in rows if row["kind"] == "borrowed"]
     assert [row["estimator"] for row in borrowed] == ["Qwen3-8B"]
@@ -79,6 +85,105 @@ def test_tables_and_figure_are_written(fitted):
     content = json.loads((out / "fit.json").read_text())
     assert content["held_out"]["quality"]["num_matched_steps"] == content["held_out"]["counts"]["matched_steps"]
     assert content["first_token_acceptance_held_out"]["disagree"] == {"num_steps": 0, "acceptance": None}
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory, fitted):
+    """The same fit, judged on two other workloads, too."""
+    folder = tmp_path_factory.mktemp("judged")
+    others = [
+        write_generation(folder / name, num_requests=size, workload=name) for name, size in (("c", 23), ("d", 12))
+    ]
+    options = [f"--evaluate-on={other}" for other in others]
+    arguments = ["fit", *fitted[2], "--out", str(folder / "out"), *FEW, "--evaluate-with", "Qwen3-8B", *options]
+    assert main(arguments) == 0
+    return folder / "out", others
+
+
+def test_every_estimator_is_judged_on_all_requests_of_another_workload(judged):
+    out, others = judged
+    labels, _ = replay_all(read_generation(others[0]).records)
+    rows, held_out = (estimators(out / f"{name}.csv") for name in ("evaluation_c", "estimators"))
+    assert [(row["kind"], row["estimator"], row["terms"]) for row in rows] == [
+        (row["kind"], row["estimator"], row["terms"]) for row in held_out
+    ]
+    assert rows[0].keys() == held_out[0].keys()
+    files = {"chosen": "coefficients", "ladder": "estimators/{}", "ablation": "estimators/{}", "borrowed": "{}"}
+    for row in rows:
+        name = files[row["kind"]].format(row["estimator"])
+        coefficients = Coefficients.load(name if row["kind"] == "borrowed" else out / f"{name}.json")
+        quality = evaluate(coefficients, labels)
+        assert float(row["log_loss_per_matched_step"]) == pytest.approx(quality.log_loss)
+        assert float(row["ece"]) == pytest.approx(quality.ece)
+    full = next(row for row in rows if row["estimator"] == "ladder_6")
+    assert float(full["increase_over_equation_1"]) == 0
+
+
+def test_another_workload_changes_nothing_of_the_fit(fitted, judged):
+    before, after = fitted[1], judged[0]
+    names = {path.relative_to(before) for path in before.rglob("*") if path.is_file()}
+    new = {path.relative_to(after) for path in after.rglob("*") if path.is_file()} - names
+    assert {str(path) for path in new} == {"evaluation_c.csv", "evaluation_d.csv"}
+    assert all((before / p).read_bytes() == (after / p).read_bytes() for p in names if p.suffix == ".csv")
+    assert Coefficients.load(before / "coefficients.json") == Coefficients.load(after / "coefficients.json")
+    old, whole = (json.loads((folder / "fit.json").read_text()) for folder in (before, after))
+    assert {key for key in whole if whole[key] != old[key]} <= {"evaluations", "provenance", "code"}  # times differ
+    assert old["evaluations"] == {}
+    assert (after / "fit.md").read_text().startswith((before / "fit.md").read_text())
+
+
+def test_another_workload_has_its_section_and_its_entry(judged):
+    out, others = judged
+    labels, _ = replay_all(read_generation(others[1]).records)
+    entry = json.loads((out / "fit.json").read_text())["evaluations"]["d"]
+    assert entry["counts"] == asdict(count(labels))
+    assert entry["quality"] == asdict(evaluate(Coefficients.load(out / "coefficients.json"), labels))
+    assert entry["data"].startswith("d (12 requests, outputs sha256 ")
+    assert entry["estimators"][0].keys() == estimators(out / "evaluation_d.csv")[0].keys()
+    section = (out / "fit.md").read_text().partition("## Estimators on d\n")[2]
+    assert f"| matched steps | {entry['counts']['matched_steps']:,} |" in section
+    assert f"| {entry['quality']['ece']:.4f} |" in section.split("| chosen | equation_1 |")[1].splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"checkpoint": "org/Other-2B"}, "mix models: org/Tiny-1B"),
+        ({"tokenizer_sha256": "another"}, "mix tokenizers"),
+        ({"fidelity": "gpu"}, "mix kinds of engine"),
+        ({"sampling": {"temperature": 1.0}}, "sampled at temperature 1.0"),
+        ({"workload": "mine"}, "the workload mine is fitted on, too. Name another."),
+        ({"workload": "a/b"}, "the workload 'a/b' cannot name a file. Generate it under another workload.name."),
+        ({"num_requests": 5}, "holds 4 of 5 requests"),
+    ],
+)
+def test_another_workload_that_cannot_judge(tmp_path, capsys, changes, reason):
+    first = write_generation(tmp_path / "a", num_requests=4)
+    other = write_generation(tmp_path / "b", **{"num_requests": 4, "workload": "other"} | changes)
+    if "num_requests" in changes:
+        lines = (other / "outputs.jsonl").read_text().splitlines(keepends=True)
+        (other / "outputs.jsonl").write_text("".join(lines[:4]))
+    error = refused(capsys, first, "--evaluate-on", other, "--out", tmp_path / "out")
+    assert reason in error
+    assert str(other) in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_workload_named_twice(tmp_path, capsys):
+    first = write_generation(tmp_path / "a", num_requests=4)
+    others = [write_generation(tmp_path / name, num_requests=4, workload="other") for name in "bc"]
+    error = refused(capsys, first, *(f"--evaluate-on={other}" for other in others), "--out", tmp_path / "out")
+    assert f"--evaluate-on={others[1]}: the workload other is named twice. Name another." in error
+    assert str(others[0]) not in error
+
+
+def test_another_workload_with_too_few_matched_steps(tmp_path, capsys):
+    first = write_generation(tmp_path / "a", num_requests=40)
+    other = write_generation(tmp_path / "b", num_requests=4, workload="other", copies=False)
+    error = refused(capsys, first, "--evaluate-on", other, "--out", tmp_path / "out", *FEW)
+    assert f"error: {other}: the workload other has 0 steps with an n-gram match, and 20 are needed. Gener" in error
+    assert "or lower --min-matched-steps." in error
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_fit_is_never_overwritten_unasked(fitted, capsys):
