@@ -162,9 +162,9 @@ def _agreement(ours: Sequence[Entry], judged: Sequence[Mapping[str, str | None]]
     counts = []
     for key, text in _SAYS.items():
         answers = [answer[key] for answer in judged if answer[key]]
-        if answers or key == "inside":
+        if answers:
             counts.append(f"{text} in {answers.count('yes')} of {len(answers)} places with an interval.")
-    yield " ".join(counts)
+    yield " ".join(counts) or "Our values have no interval to hold against the paper's."
     repeats = {entry.n for entry in ours if isinstance(entry, Estimate) and entry.low is not None}
     if known := sorted(repeats & MEASURED.keys()):
         shares = ", ".join(

@@ -97,7 +97,8 @@ def test_ready_server_completes_a_chat_and_stops_without_a_trace(tmp_path: Path)
         sockets = Path(psutil.Process(pid).environ()["VLLM_RPC_BASE_PATH"])
         (sockets / "left-over").touch()
     assert not sockets.exists()
-    assert statuses == ["starting the server", "waiting for the first completion"]
+    # said again where another process took the port that was proposed
+    assert list(dict.fromkeys(statuses)) == ["starting the server", "waiting for the first completion"]
     assert not running.alive()
     assert not pid_is_running(pid)
     assert not _answers(port)
