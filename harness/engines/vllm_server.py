@@ -87,9 +87,18 @@ class VllmEngine(Engine):
         problems = _token_budget_problems(cells)
         if cluster.address is not None:
             return problems
-        missing = self._device_problems(cells, cluster)
+        missing = self._device_problems(cells, cluster) or self._core_problems(cells, cluster)
         # On a machine without the device, how to install this engine's packages is not the user's next step.
         return problems + (missing or package_problems(self.config.kind))
+
+    def _core_problems(self, cells: Sequence[Cell], cluster: ClusterConfig) -> list[str]:
+        available = cluster.num_cpus or os.cpu_count() or 1
+        if not cells or self.config.num_cpus <= available:
+            return []
+        return [
+            f"engine.num_cpus must be at most the {available} CPU cores of this machine, got {self.config.num_cpus}. "
+            f"Set engine.num_cpus={available}."
+        ]
 
     def _checks(self, cell: Cell) -> ServerChecks:
         proof = None

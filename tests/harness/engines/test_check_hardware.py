@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,8 @@ def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return program
 
 
-def machine(monkeypatch: pytest.MonkeyPatch, num_gpus: int, versions: dict[str, str]) -> None:
+def machine(monkeypatch: pytest.MonkeyPatch, num_gpus: int, versions: dict[str, str], *, num_cores: int = 64) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: num_cores)
     cards = [Gpu(index=i, uuid=f"GPU-{i}", name="NVIDIA H100 80GB HBM3") for i in range(num_gpus)]
     monkeypatch.setattr(cuda, "visible_gpus", lambda: cards)
     monkeypatch.setattr(packages, "installed_version", ({"hybrid-spark": "0.1.0"} | versions).get)
@@ -139,6 +141,9 @@ def test_more_cores_than_the_machine_has_would_wait_for_ever(monkeypatch: pytest
     (problem,) = problems("engine=vllm_cpu", "engine.num_cpus=4000")
     assert "got 4000" in problem
     assert problems("engine=vllm_cpu", "engine.num_cpus=3", "cluster.num_cpus=3") == []
+    machine(monkeypatch, 1, {"vllm": "0.33.0"}, num_cores=4)
+    (problem,) = problems("engine=vllm")
+    assert problem == "engine.num_cpus must be at most the 4 CPU cores of this machine, got 8. Set engine.num_cpus=4."
 
 
 def test_step_budget_below_a_full_step_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
