@@ -63,7 +63,7 @@ class PluginConfig:
     """Equation 1's coefficients, a shipped name or a file; needed wherever n-gram survivals are."""
     cost_model: str = ""
     """Step cost of adaptive verification: the paper's (Section F), or vLLM's own tables. Empty is the paper's, but
-    vLLM's for drafter dspark, which is then vLLM's own adaptive verification as it is."""
+    vLLM's for drafter dspark, which is then vLLM's own adaptive verification; see `manages_verification`."""
     record_steps: str = ""
     """Folder for the step records of Section O; none are kept if empty."""
     min_match: int = 5
