@@ -5,8 +5,9 @@ request-steps less the tokens that were cut off. A request has one step without 
 least as many steps as drafts and completed requests together.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
 from analysis.statistics import Estimate
 from harness.schema import Segment
@@ -17,6 +18,7 @@ __all__ = [
     "Counters",
     "counters_of",
     "is_corrected",
+    "mark_corrected",
     "needs_correction",
     "num_request_steps",
 ]
@@ -41,21 +43,34 @@ class Counters:
     num_draft_tokens: int | None
     num_completed: int | None
 
+    @classmethod
+    def read(cls, values: Mapping[str, float | None]) -> Self | None:
+        """Counters by their names in a record; null of an arm that drafts nothing, or where tokens were not counted."""
+        output, accepted, *others = (None if (value := values.get(name)) is None else int(value) for name in _NAMES)
+        if not output or accepted is None:
+            return None
+        drafts, draft_tokens, completed = others
+        return cls(
+            num_output=output,
+            num_accepted=accepted,
+            num_drafts=drafts,
+            num_draft_tokens=draft_tokens,
+            num_completed=completed,
+        )
+
+
+_NAMES = ("num_output_tokens", "num_accepted_tokens", "num_drafts", "num_draft_tokens", "num_completed")
+
 
 def counters_of(segments: Sequence[Segment]) -> Counters | None:
-    """Counters of some segments together; null of an arm that drafts nothing, or where tokens were not counted."""
-    names = ("num_output_tokens", "num_accepted_tokens", "num_drafts", "num_draft_tokens")
-    columns = [[getattr(segment, name) for segment in segments] for name in names]
-    output, accepted, drafts, draft_tokens = (None if None in column else sum(column) for column in columns)
-    if not output or accepted is None:
-        return None
-    return Counters(
-        num_output=output,
-        num_accepted=accepted,
-        num_drafts=drafts,
-        num_draft_tokens=draft_tokens,
-        num_completed=sum(segment.num_completed for segment in segments),
-    )
+    """Counters of some segments together; null as of `Counters.read`."""
+    columns = {name: [getattr(segment, name) for segment in segments] for name in _NAMES}
+    return Counters.read({name: None if None in column else sum(column) for name, column in columns.items()})
+
+
+def mark_corrected(estimate: Estimate) -> Estimate:
+    """Say of a value that it is without cut-off tokens, after what else is to be said of it."""
+    return replace(estimate, reason="; ".join(filter(None, [estimate.reason, WITHOUT_CUT_OFF])))
 
 
 def is_corrected(entry: object) -> bool:

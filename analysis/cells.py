@@ -1,12 +1,12 @@
 """What each cell of a sweep comes to: estimates per segment and pooled, computed once for every table and figure."""
 
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
 
-from analysis.acceptance import NO_STEPS, WITHOUT_CUT_OFF, Counters, needs_correction, num_request_steps
+from analysis.acceptance import NO_STEPS, Counters, mark_corrected, needs_correction, num_request_steps
 from analysis.comparable import why_not_comparable
 from analysis.load import POOLED, CellKey, Sweep, part_name
 from analysis.statistics import Estimate, Ratio, acceptance_length, mean, speedup
@@ -198,9 +198,8 @@ def _acceptance(rows: list[dict[str, Any]], corrected: bool, seed: int) -> tuple
         estimate = acceptance_length(list(counted.values()), emitted, seed=seed)
         if estimate.value is None:
             return Estimate(value=None, n=estimate.n, reason=NO_STEPS), {}
-        mark = "; ".join(filter(None, [estimate.reason, WITHOUT_CUT_OFF]))
         each = {repeat: output / (steps[repeat] or 1) for repeat, output in counted.items()}
-        return replace(estimate, reason=mark), each
+        return mark_corrected(estimate), each
     acceptances = _values(rows, "acceptance_length")
     present = [row for row in rows if row["repeat"] in acceptances]
     estimate = acceptance_length(
@@ -216,17 +215,7 @@ def _acceptance(rows: list[dict[str, Any]], corrected: bool, seed: int) -> tuple
 
 def _counters(row: dict[str, Any]) -> Counters | None:
     """What a row counts of speculation; null of an arm without it, or where tokens were not counted."""
-    names = ("num_output_tokens", "num_accepted_tokens", "num_drafts", "num_draft_tokens", "num_completed")
-    output, accepted, *others = (None if (value := _number(row[name])) is None else int(value) for name in names)
-    if not output or accepted is None:
-        return None
-    return Counters(
-        num_output=output,
-        num_accepted=accepted,
-        num_drafts=others[0],
-        num_draft_tokens=others[1],
-        num_completed=others[2],
-    )
+    return Counters.read({name: _number(row[name]) for name in _TOTALS})
 
 
 _TOTALS = (

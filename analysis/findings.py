@@ -2,7 +2,7 @@
 
 from analysis.acceptance import is_corrected
 from analysis.cells import CellResult
-from analysis.figures.speedup import CPU_WARNING
+from analysis.figures.panels import CPU_NOTE
 from analysis.identity import Identity
 from analysis.statistics import Estimate
 
@@ -56,7 +56,7 @@ def _speedup(cells: list[CellResult], baseline: str | None, fidelity: str | None
     counts = {verdict: sum(r.verdict == verdict for r in ratios) for verdict in _VERDICTS}
     verdict = ", ".join(f"{count} {words.get(name, name)}" for name, count in counts.items() if count)
     span = _range([r.value for r in ratios if r.value is not None])
-    warning = f"; {CPU_WARNING}" if fidelity == "cpu" else ""
+    warning = f"; {CPU_NOTE}" if fidelity == "cpu" else ""
     return f"{span} times {baseline}'s output throughput over {_cells(len(ratios))} ({verdict}{warning})"
 
 

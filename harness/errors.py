@@ -1,8 +1,9 @@
 """Errors a user can fix. Every message names the key or file, the value and the remedy."""
 
-from collections.abc import Iterable
+import difflib
+from collections.abc import Iterable, Sequence
 
-__all__ = ["ConfigError", "EngineError", "HarnessError", "ResultFormatError"]
+__all__ = ["ConfigError", "EngineError", "HarnessError", "ResultFormatError", "did_you_mean"]
 
 
 class HarnessError(Exception):
@@ -40,3 +41,9 @@ class EngineError(HarnessError):
 
 class ResultFormatError(HarnessError):
     """A record is corrupt, or was written by a newer version of the harness."""
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """The nearest of the known names as a sentence to follow an error's; empty where none is near."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f" Did you mean {close[0]}?" if close else ""

@@ -1,6 +1,5 @@
 """BASE against HEAD, from their folders to an exit code."""
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +9,7 @@ from analysis.comparable import IGNORED_KEYS
 from analysis.compare.judge import METHOD, Comparison, Policy, Verdict, judge
 from analysis.compare.observation import Observation, SweepInfo, observe, sweep_info
 from analysis.load import load_sweep
-from harness.errors import ConfigError
+from harness.errors import ConfigError, did_you_mean
 
 __all__ = ["SweepComparison", "compare_sweeps", "differences"]
 
@@ -130,8 +129,7 @@ def _check_ignored(ignored: frozenset[str], observations: Iterable[Observation])
     known = {"hardware", "requests", "model weights"}.union(*(o.settings for o in observations))
     problems = []
     for name in sorted(ignored - known - IGNORED_KEYS):
-        close = difflib.get_close_matches(name, sorted(known), n=1)
-        hint = f" Did you mean {close[0]}?" if close else ""
+        hint = did_you_mean(name, sorted(known))
         problems.append(f"--ignore: neither sweep has a setting {name!r}.{hint} Known: {', '.join(sorted(known))}.")
     if problems:
         raise ConfigError(problems)

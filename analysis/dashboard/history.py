@@ -1,6 +1,5 @@
 """Many sweeps as one series a cell, every point held against the last accepted level."""
 
-import difflib
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,7 @@ from analysis.compare.metrics import METRICS, values_of
 from analysis.compare.observation import Observation, Place, SweepInfo, observe, sweep_info
 from analysis.compare.significance import mean_intervals
 from analysis.load import Sweep, load_sweep, speculates
-from harness.errors import ConfigError, ResultFormatError
+from harness.errors import ConfigError, ResultFormatError, did_you_mean
 from harness.schema import Record, Status
 
 __all__ = ["History", "PointInTime", "Run", "Series", "SweepAt", "find_sweeps", "load_history"]
@@ -209,8 +208,7 @@ def load_history(
 def _check_accepted(accepted: frozenset[str], folders: list[str], root: Path) -> None:
     problems = []
     for name in sorted(accepted - set(folders)):
-        close = difflib.get_close_matches(name, folders, n=1)
-        hint = f" Did you mean {close[0]}?" if close else ""
+        hint = did_you_mean(name, folders)
         problems.append(
             f"--accept {name}: no such sweep in {root}.{hint} Name its folder relative to {root}, or leave it out."
         )

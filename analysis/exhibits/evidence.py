@@ -1,12 +1,12 @@
 """A sweep's results as the exhibits ask for them: by place in the grid, and any arm over any other."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from analysis import paper
-from analysis.acceptance import WITHOUT_CUT_OFF, is_corrected
+from analysis.acceptance import is_corrected, mark_corrected
 from analysis.cells import CellResult, SegmentResult
 from analysis.comparable import why_not_comparable
 from analysis.figures.style import PanelBudget
@@ -122,7 +122,7 @@ class Evidence:
         per_repeat = [sum(b.acceptances[r] for b in buckets) / len(buckets) for r in sorted(shared)]
         estimate = mean(per_repeat, seed=self.seed)
         if any(is_corrected(bucket.acceptance) for bucket in buckets):
-            return replace(estimate, reason="; ".join(filter(None, [estimate.reason, WITHOUT_CUT_OFF])))
+            return mark_corrected(estimate)
         return estimate
 
     def bucketed(self) -> list[Point]:

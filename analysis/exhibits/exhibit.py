@@ -115,8 +115,11 @@ def twin_table(of: Table, columns: list[Column], rows: list[TwinRow], *, times: 
         "overlap": "The intervals overlap",
     }
     judged = [
-        {"inside": _inside(row.ours, row.paper), "inside_t": _inside_t(row.ours, row.paper)}
-        | {"overlap": _overlap(row.ours, row.paper)}
+        {
+            "inside": _inside(row.ours, row.paper),
+            "inside_t": _inside_t(row.ours, row.paper),
+            "overlap": _overlap(row.ours, row.paper),
+        }
         for row in rows
     ]
     table = Table(

@@ -99,7 +99,7 @@ def _row(evidence: Evidence, line: Mapping[str, str]) -> dict[str, Entry] | None
         "over": evidence.label(line["over"]),
     }
     where = [*map(paper.model_name, line["models"].split(";"))]
-    where += [paper.workload_name(w).replace("speedbench_", "SPEED-Bench ") for w in line["workloads"].split(";")]
+    where += [paper.workload_name(w) for w in line["workloads"].split(";")]
     where += [
         "BS " + ", ".join(line["batch_sizes"].split(";")),
         line["segments"].replace(_EVERY_BUCKET, "every bucket"),

@@ -4,13 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.cells import CellResult
-from analysis.figures.panels import CPU_NOTE
 from analysis.figures.segments import Quantity, draw_by_segment
 from analysis.figures.style import FigureFile, PanelBudget, plain_label
 
-__all__ = ["CPU_WARNING", "speedup_figures"]
-
-CPU_WARNING = CPU_NOTE
+__all__ = ["speedup_figures"]
 
 
 def speedup_figures(

@@ -66,20 +66,9 @@ def _fields(cell: CellResult, segment: SegmentResult) -> dict[str, Entry]:
 
 
 def _corrected(totals: dict[str, float | None]) -> float | None:
-    names = ("num_output_tokens", "num_accepted_tokens", "num_drafts", "num_draft_tokens", "num_completed")
-    output, accepted, drafts, drafted, completed = (_count(totals.get(name)) for name in names)
-    if not output or accepted is None:
-        return None
-    steps = num_request_steps(
-        Counters(
-            num_output=output,
-            num_accepted=accepted,
-            num_drafts=drafts,
-            num_draft_tokens=drafted,
-            num_completed=completed,
-        )
-    )
-    return output / steps if steps else None
+    counters = Counters.read(totals)
+    steps = num_request_steps(counters) if counters is not None else None
+    return counters.num_output / steps if counters is not None and steps else None
 
 
 def _count(value: float | None) -> int | None:

@@ -36,7 +36,7 @@ def run(argv: list[str]) -> int:
         from harness.model_revisions import pin_models
         from harness.provenance import package_versions
         from harness.sweep.runner import run_plan, select_runs
-        from harness.sweep.stale import check_fresh
+        from harness.sweep.stale import check_fresh, finished_of
 
         results_dir = plan.grid.sweep.results_dir
         store = Store(root=folder)
@@ -46,11 +46,9 @@ def run(argv: list[str]) -> int:
         if runs and plan.grid.sweep.cluster.address is None:
             # a download belongs to no cell's time
             targets, drafters = pin_models(plan.cells, results_dir, fetch=True)
-            planned = {cell.cell_id for cell in plan.cells}
-            kept = [record for record in store.finished().values() if record.cell_id in planned]
             names = [gpu.name for gpu in visible_gpus()]
             stale = check_fresh(
-                kept,
+                finished_of(plan, store),
                 folder,
                 fingerprints={name: model.fingerprint for name, model in targets.items()},
                 drafters={name: model.fingerprint for name, model in drafters.items()},

@@ -5,7 +5,6 @@ exit codes to us.
 """
 
 import dataclasses
-import difflib
 import re
 import types
 import typing
@@ -24,7 +23,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from harness.config.schema import ArmConfig, ModelConfig, SweepConfig, WorkloadConfig
-from harness.errors import ConfigError
+from harness.errors import ConfigError, did_you_mean
 
 __all__ = ["CONF_DIR", "GROUPS", "Grid", "compose_grid", "known_options"]
 
@@ -163,7 +162,7 @@ def _check_keys(parsed: list[Override]) -> None:
                 problems.append(_not_one_name(key, value, known))
                 continue
             if value not in known:
-                problems.append(f"{key}={value}: no such file in conf/{key}.{_did_you_mean(value, known)}")
+                problems.append(f"{key}={value}: no such file in conf/{key}.{_name_known(value, known)}")
             if key == "exp" and not override.is_add():
                 problems.append(f"exp={value} must be written +exp={value}, as no experiment is chosen by default.")
             if key != "exp" and override.is_add():
@@ -195,7 +194,7 @@ def _unknown_key(key: str) -> list[str]:
         if part not in hints:
             choices = sorted({*hints, *(GROUPS if not path else ())})
             inside = f" in {'.'.join(path)}" if path else ""
-            return [f"{key}: unknown key {part!r}{inside}.{_did_you_mean(part, choices)}"]
+            return [f"{key}: unknown key {part!r}{inside}.{_name_known(part, choices)}"]
     return []
 
 
@@ -231,10 +230,8 @@ def _plain_type(hint: Any) -> Any:
     return hint
 
 
-def _did_you_mean(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f" Did you mean {close[0]}?" if close else ""
-    return f"{hint} Known: {', '.join(known)}."
+def _name_known(name: str, known: list[str]) -> str:
+    return f"{did_you_mean(name, known)} Known: {', '.join(known)}."
 
 
 def _check_axes(sweep: SweepConfig, parsed: list[Override]) -> None:
@@ -244,7 +241,7 @@ def _check_axes(sweep: SweepConfig, parsed: list[Override]) -> None:
         known = known_options(group)
         if names is None:
             continue
-        problems += [f"{axis}: unknown {group} {n!r}.{_did_you_mean(n, known)}" for n in names if n not in known]
+        problems += [f"{axis}: unknown {group} {n!r}.{_name_known(n, known)}" for n in names if n not in known]
         chosen = [o for o in parsed if o.key_or_group == group]
         problems += [
             f"{group}={o.value()} has no effect: the experiment sets {axis}={names}. Write {axis}=[{o.value()}]."

@@ -3,9 +3,10 @@
 import hashlib
 import os
 import re
+import shutil
 from pathlib import Path
 
-__all__ = ["WEIGHTS", "checkpoint_digest", "find_path", "incomplete"]
+__all__ = ["WEIGHTS", "checkpoint_digest", "find_path", "free_bytes", "incomplete"]
 
 _PACKAGES_ROOT = Path(__file__).resolve().parents[2]
 """The folder that holds our packages: a checkout's root, or site-packages; both hold what ships with the project."""
@@ -27,6 +28,12 @@ def find_path(name: str) -> Path | None:
         if os.path.exists(root / path):  # an absolute path replaces the root
             return Path(os.path.abspath(root / path))
     return None
+
+
+def free_bytes(folder: Path) -> int:
+    """Room on the disk that holds a folder, or would hold it once it is made."""
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    return shutil.disk_usage(existing).free
 
 
 def incomplete(folder: Path) -> str | None:

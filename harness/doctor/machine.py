@@ -22,6 +22,8 @@ import psutil
 from harness.assets import ASSETS, default_cache_dir
 from harness.assets.sources import hub_is_offline
 from harness.assets.store import cached_copies
+from harness.config.files import free_bytes
+from harness.config.shared import PATHS
 from harness.engines.server import free_port
 
 __all__ = ["Check", "Status"]
@@ -72,8 +74,7 @@ def check_python() -> Check:
 def check_disk() -> Check:
     """Check the room for the model cache."""
     cache = default_cache_dir()
-    existing = next(path for path in (cache, *cache.parents) if path.exists())
-    free = shutil.disk_usage(existing).free / _GIB
+    free = free_bytes(cache) / _GIB
     if free < MIN_DISK_GIB and not any(cached_copies(spec, cache) for spec in ASSETS.values()):
         remedy = f"Free {MIN_DISK_GIB:g} GiB, or name another folder with HYBRID_SPARK_CACHE."
         return Check(name="disk", status="fail", detail=f"{free:.1f} GiB free for {cache}", remedy=remedy)
@@ -250,8 +251,8 @@ def check_network() -> Iterator[Check]:
     except (OSError, ValueError) as error:
         detail = f"{endpoint} is not reachable ({getattr(error, 'reason', error)})"
         remedy = (
-            "Models and data sets must then be local: 'model.path=/m/${model.name}', "
-            "'workload.path=/d/${workload.name}.jsonl', or a filled hub cache."
+            f"Models and data sets must then be local: 'model.path={PATHS['model.path']}', "
+            f"'workload.path={PATHS['workload.path']}', or a filled hub cache."
         )
         yield Check(name="hub", status="warn", detail=detail, remedy=remedy)
         return

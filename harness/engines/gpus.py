@@ -9,7 +9,16 @@ from dataclasses import dataclass
 
 from harness.errors import EngineError
 
-__all__ = ["Gpu", "check_reserved", "driver_version", "is_type", "memory_used", "query_gpus", "visible_gpus"]
+__all__ = [
+    "NOSET_ENV",
+    "Gpu",
+    "check_reserved",
+    "driver_version",
+    "is_type",
+    "memory_used",
+    "query_gpus",
+    "visible_gpus",
+]
 
 NOSET_ENV = "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"
 """With it Ray leaves every worker all GPUs, and every server takes the first ones."""

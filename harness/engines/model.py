@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import shutil
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Any
 from harness.assets import ASSETS, AssetError, default_cache_dir, ensure, load_manifest
 from harness.assets.sources import hub_is_offline
 from harness.assets.store import cached_copies
-from harness.config.files import WEIGHTS, checkpoint_digest, find_path, incomplete
+from harness.config.files import WEIGHTS, checkpoint_digest, find_path, free_bytes, incomplete
 from harness.config.schema import ModelConfig
 from harness.config.shared import PATHS
 from harness.errors import ConfigError
@@ -224,7 +223,7 @@ def _check_disk(key: str, num_bytes: int) -> None:
     from huggingface_hub.constants import HF_HUB_CACHE
 
     cache = Path(HF_HUB_CACHE)
-    free = shutil.disk_usage(next(path for path in (cache, *cache.absolute().parents) if path.exists())).free
+    free = free_bytes(cache)
     if num_bytes > free:
         raise ConfigError(
             f"{key} takes {num_bytes / _GIB:.1f} GiB to download, and {cache} has {free / _GIB:.1f} GiB free. "

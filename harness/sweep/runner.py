@@ -20,7 +20,7 @@ from harness.schema import Record, Status
 from harness.store import Store
 from harness.sweep.placement import bundle_of, check_cluster, connect, gpu_types, needs, place, release
 from harness.sweep.progress import Progress
-from harness.sweep.stale import check_gpu_types
+from harness.sweep.stale import check_gpu_types, finished_of
 from harness.sweep.task import make_board, run_remote, unpack
 
 __all__ = ["Outcome", "run_plan"]
@@ -67,8 +67,7 @@ def run_plan(plan: Plan, runs: list[Run], folder: Path) -> Outcome:
     try:
         check_cluster([run.cell for run in runs])
         if cluster.address is not None:
-            planned = {cell.cell_id for cell in plan.cells}
-            kept = [record for record in Store(root=folder).finished().values() if record.cell_id in planned]
+            kept = finished_of(plan, Store(root=folder))
             if stale := check_gpu_types(kept, folder, gpu_types([run.cell for run in runs])):
                 raise ConfigError(stale)
         sweep = _Sweep(plan=plan, folder=folder, progress=progress, shared_disk=cluster.address is None)

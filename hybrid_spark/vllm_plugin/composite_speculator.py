@@ -23,7 +23,7 @@ def num_model_slots(hf_config: Any) -> int:
     Raises:
         PluginConfigError: The checkpoint names none.
     """
-    found = next((getattr(hf_config, name, None) for name in _BLOCK_SIZES if getattr(hf_config, name, None)), None)
+    found = next((size for name in _BLOCK_SIZES if (size := getattr(hf_config, name, None))), None)
     if found is None:
         raise PluginConfigError(
             f"the DSpark checkpoint's config.json must have {' or '.join(_BLOCK_SIZES)}, the tokens that it drafts. "
